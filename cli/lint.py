@@ -174,7 +174,7 @@ def _machine(name: str | None, pipeline: Path | None) -> Machine:
     return Machine.of_job(
         vm_size=name or loaded.machines.vm_size,
         environment=train.environment_variables,
-        arguments=train.arguments,
+        arguments=(*train.file_flags, *train.arguments),
         pass_paths=train.pass_paths,
         registers=loaded.register_ is not None,
         distribution=train.distribution,

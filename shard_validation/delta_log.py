@@ -1,5 +1,6 @@
 """The log of a Delta table: which files each of its versions has, with their sizes and numbers of records.
 
+Writers delete old commits after a while; such a log is read from a checkpoint on, which is the state of a version.
 Source of the format: delta-io/delta, PROTOCOL.md. The log is read here rather than by the package `deltalake`: it is
 written by others, and has to be bounded before any of it is in memory. Tests compare the two.
 """
@@ -14,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import unquote
 
+from shard_validation.delta_checkpoint import read_actions
 from shard_validation.file_lists import (
     MAX_FILES,
     FileList,
@@ -32,6 +34,7 @@ MAX_COMMITS = 1000
 MAX_WAITING = 100
 """Versions that count: older ones, with which nothing was done yet, are passed over."""
 _COMMIT = re.compile(rf"{LOG_FOLDER}/(\d{{20}})\.json")
+_CHECKPOINT = re.compile(rf"{LOG_FOLDER}/(\d{{20}})\.checkpoint(?:\.(\d{{10}})\.(\d{{10}}))?\.parquet")
 _READER_VERSION = 3
 _HARMLESS = frozenset({"columnMapping", "deletionVectors", "timestampNtz", "vacuumProtocolCheck"})
 """Reader features that tables may list. The first two are refused where they are in use."""
@@ -68,7 +71,7 @@ class TableLog:
     """The log of a table, as far as it was read."""
 
     commits: Sequence[Commit]
-    """In their order without a gap."""
+    """In their order without a gap. What the first one adds is all that the table has then."""
     problem: str | None = None
     """Why later commits cannot be read; None where there are none."""
 
@@ -81,7 +84,8 @@ class TableLog:
         """
         newest = self.newest()
         since = max(-1 if version is None else version, newest.version - MAX_WAITING)
-        seen, changes_data = dict[str, int | None](), version is None
+        # Nothing is known of commits between the version and the checkpoint with which the log begins.
+        seen, changes_data = dict[str, int | None](), version is None or self.commits[0].version > version + 1
         for state in self._states():
             changes_data |= version is not None and state.version > version and state.changes_data
             if state.version == since:
@@ -128,39 +132,87 @@ def _sizes(state: TableVersion) -> dict[str, int | None]:
 
 
 def is_of_log(path: str) -> bool:
-    """Whether a path within a table is that of a commit."""
-    return _COMMIT.fullmatch(path) is not None
+    """Whether a path within a table is that of a commit, or of a checkpoint."""
+    return any(pattern.fullmatch(path) for pattern in (_COMMIT, _CHECKPOINT))
 
 
 def read_log(sizes: Mapping[str, int], read: Callable[[str], bytes]) -> TableLog | None:
     """Read the log of a table. ``sizes`` are those of its files by path within the table, which ``read`` reads.
 
-    Returns None where there is no commit. Raises FileListError.
+    It is read from its first commit on; where that is gone or lies too far back, from a checkpoint. Returns None
+    where there is neither. Raises FileListError.
     """
-    there = {int(found[1]): path for path in sizes if (found := _COMMIT.fullmatch(path))}
-    if not there:
+    commits = {int(found[1]): path for path in sizes if (found := _COMMIT.fullmatch(path))}
+    checkpoints, missing = _checkpoints(sizes)
+    if not (commits or checkpoints or missing):
         return None
-    versions = list(_without_gap(there))
-    if not versions:
-        raise FileListError(f"{_path(0)}, the first commit of the table, is not there; upload it")
-    _check_size(sizes[there[version]] for version in versions)
-    problem = None if len(versions) == len(there) else f"{_path(len(versions))} is not there, and later ones are"
-    return TableLog(commits=[_read_commit(v, there[v], read(there[v])) for v in versions], problem=problem)
+    starts = sorted({0} & commits.keys() | checkpoints.keys())
+    if not starts:
+        raise FileListError(_absence_of_start(missing))
+    start, end = _bounds(starts, commits, checkpoints, sizes)
+    first = []
+    if start not in commits or start > 0:
+        first = [_read_checkpoint(start, checkpoints[start], commits, read)]
+    later = [_read_commit(v, commits[v], read(commits[v])) for v in range(start + len(first), end + 1)]
+    problem = f"{_path(end + 1)} is not there, and later ones are" if end < max(commits, default=end) else None
+    return TableLog(commits=[*first, *later], problem=problem)
 
 
-def _without_gap(there: Mapping[int, str]) -> Iterator[int]:
-    version = 0
-    while version in there:
-        yield version
-        version += 1
+def _checkpoints(paths: Iterable[str]) -> tuple[dict[int, list[str]], str | None]:
+    """Return the files of each checkpoint that is whole, by its version, and a part that another one lacks."""
+    found, whole, missing = dict[tuple[int, int], dict[int, str]](), dict[int, list[str]](), None
+    for path in paths:
+        if match := _CHECKPOINT.fullmatch(path):
+            version, part, num_parts = (int(number or 1) for number in match.groups())
+            found.setdefault((version, num_parts), {})[part] = path
+    for (version, num_parts), parts in sorted(found.items()):
+        absent = next((part for part in range(1, num_parts + 1) if part not in parts), None)
+        if absent is None:
+            whole[version] = [parts[part] for part in range(1, num_parts + 1)]
+        else:
+            missing = f"{LOG_FOLDER}/{version:020d}.checkpoint.{absent:010d}.{num_parts:010d}.parquet"
+    return whole, missing
 
 
-def _check_size(sizes: Iterable[int]) -> None:
-    every = list(sizes)
+def _absence_of_start(missing_part: str | None) -> str:
+    if missing_part is not None:
+        return f"{missing_part}, a part of the table's checkpoint, is not there; upload it"
+    return f"{_path(0)}, the first commit of the table, is not there; upload it, or a checkpoint (of version 1)"
+
+
+def _bounds(
+    starts: Sequence[int],
+    commits: Mapping[int, str],
+    checkpoints: Mapping[int, Sequence[str]],
+    sizes: Mapping[str, int],
+) -> tuple[int, int]:
+    """Return the first version from which commits without a gap lead as far as from any, and how far that is.
+
+    Raises FileListError where there is too much to read from each of them.
+    """
+    ends = dict[int, int]()
+    for version in sorted(commits, reverse=True):
+        ends[version] = ends.get(version + 1, version)
+    end = max(ends.get(start + 1, start) for start in starts)
+    problem = None
+    for start in starts:
+        if ends.get(start + 1, start) == end:
+            versions = range(max(start, end - MAX_COMMITS), end + 1)
+            paths = [commits[version] for version in versions if version in commits]
+            problem = _problem_of_size([sizes[path] for path in (*paths, *checkpoints.get(start, ()))])
+            if problem is None:
+                break
+    if problem is not None:
+        raise FileListError(f"{LOG_FOLDER}: {problem}")
+    return start, end
+
+
+def _problem_of_size(every: Sequence[int]) -> str | None:
     if len(every) > MAX_COMMITS:
-        raise FileListError(f"{LOG_FOLDER}: more than {MAX_COMMITS:,} commits without a checkpoint; write one")
+        return f"more than {MAX_COMMITS:,} commits without a checkpoint; write one"
     if sum(every) > MAX_LOG_BYTES:
-        raise FileListError(f"{LOG_FOLDER}: more than {MAX_LOG_BYTES >> 20} MiB without a checkpoint; write one")
+        return f"more than {MAX_LOG_BYTES >> 20} MiB without a checkpoint; write one"
+    return None
 
 
 def _path(version: int) -> str:
@@ -171,14 +223,36 @@ def _read_commit(version: int, name: str, content: bytes) -> Commit:
     actions = _Actions(version=version, name=name)
     for number, line in enumerate(content.split(b"\n"), start=1):
         if line.strip():
-            place = f"line {number}"
-            try:
-                actions.take(json.loads(line), place)
-            except FileListError:
-                raise
-            except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-                refuse(name, place, f"it is no action of a Delta table: {shown(repr(error)[:200])}")
+            _take(actions, line, f"line {number}")
     return actions.commit()
+
+
+def _take(actions: _Actions, action: Mapping[str, Any] | bytes, place: str) -> None:
+    """Take an action, or the JSON of one. Raises FileListError."""
+    try:
+        actions.take(json.loads(action) if isinstance(action, bytes) else action, place)
+    except FileListError:
+        raise
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        refuse(actions.name, place, f"it is no action of a Delta table: {shown(repr(error)[:200])}")
+
+
+def _read_checkpoint(
+    version: int, paths: Iterable[str], commits: Mapping[int, str], read: Callable[[str], bytes]
+) -> Commit:
+    """Return a commit that adds all files of a version."""
+    actions = _Actions(version=version, name=LOG_FOLDER)
+    for path in paths:
+        actions.name = path
+        for number, action in read_actions(path, read(path)):
+            _take(actions, action, f"row {number}")
+            if len(actions.added) > MAX_FILES:
+                raise FileListError(f"{path}: more than {MAX_FILES:,} files")
+    if "protocol" not in actions.problems:
+        raise FileListError(f"{actions.name}: it states no protocol, so it is no whole checkpoint; write it again")
+    # Its own commit, where it was kept, tells whether the records were changed then.
+    own = _read_commit(version, commits[version], read(commits[version])) if version in commits else None
+    return replace(actions.commit(), changes_data=own is None or own.changes_data)
 
 
 @dataclass(kw_only=True)
@@ -204,6 +278,8 @@ class _Actions:
         if remove := action.get("remove"):
             self.removed.add(unquote(remove["path"]))
             self.changes_data |= remove.get("dataChange") is not False
+        if action.get("sidecar"):
+            refuse(self.name, place, "a checkpoint with sidecars (version 2) is not read; write one of version 1")
         if protocol := action.get("protocol"):
             self.problems["protocol"] = _problem_of_protocol(protocol)
         if metadata := action.get("metaData"):

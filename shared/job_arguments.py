@@ -318,6 +318,8 @@ class ScriptArguments:
     """File to write the metrics to, as JSON."""
     arguments: tuple[str, ...] = ()
     """What the pipeline adds."""
+    files: str = ""
+    """Folder with the files that the pipeline brings; empty: none. A flag of the script's too, with the paths."""
     pass_paths: bool = True
     """Whether the script gets the paths as flags too."""
     expected_world_size: int
@@ -327,6 +329,7 @@ class ScriptArguments:
     def to_command(self, script: str) -> str:
         """Return a shell command. What is expected comes last."""
         expected = [
+            *((_FILES, self.files) if self.files else ()),
             *("--pass-paths", str(self.pass_paths)),
             *("--expected-world-size", str(self.expected_world_size)),
             *("--expected-nodes", str(self.expected_nodes)),
@@ -336,11 +339,13 @@ class ScriptArguments:
 
     def to_script(self) -> list[str]:
         """Return what the script gets."""
-        return [*(self._paths() if self.pass_paths else ()), *self.arguments]
+        files = ("--files", self.files) if self.files else ()
+        return [*((*self._paths(), *files) if self.pass_paths else ()), *self.arguments]
 
     def environment(self) -> dict[str, str]:
         """Return the paths as environment variables."""
-        return {f"LANDFALL_{name.upper()}": getattr(self, name) for name in SCRIPT_PATHS}
+        paths = {f"LANDFALL_{name.upper()}": getattr(self, name) for name in SCRIPT_PATHS}
+        return {**paths, **({"LANDFALL_FILES": self.files} if self.files else {})}
 
     @classmethod
     def from_argv(cls, argv: Sequence[str]) -> ScriptArguments:
@@ -351,7 +356,10 @@ class ScriptArguments:
         parser.add_argument("--pass-paths", type=_boolean, required=True)
         for name, kind in (("expected_world_size", int), ("expected_nodes", int), ("expected_device", str)):
             parser.add_argument(_flag(name), type=kind, required=True)
+        parser.add_argument(_FILES, dest="files", default="")
         start, end = _TWO * len(SCRIPT_PATHS), -_TWO * 4
+        if _FILES in argv[end - _TWO : end - 1]:
+            end -= _TWO
         # What stands between belongs to the script, whatever it looks like.
         known = parser.parse_args([*argv[:start], *argv[end:]])
         return cls(**vars(known), arguments=tuple(argv[start:end]))
@@ -360,6 +368,8 @@ class ScriptArguments:
         return [word for name in SCRIPT_PATHS for word in (_flag(name), getattr(self, name))]
 
 
+_FILES = "--landfall-files"
+"""Not ``--files``: what stands before it may be an argument of the script's own."""
 _EXPRESSION = re.compile(r"\$\{\{\w+\.\w+\}\}[\w./-]*")
 """A whole word, with a path behind it; anything after that would reach the shell."""
 

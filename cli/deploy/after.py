@@ -20,7 +20,7 @@ from cli.deploy.programs import AzdEnvironment, az, reading, run
 from cli.doctor.command import WRONG, describe, examine, exit_code
 from cli.errors import CliError
 from cli.publish.assets import CODE_NAME, Containers, Publication, publish
-from cli.publish.clusters import wanted_clusters, wanted_environments
+from cli.publish.clusters import wanted_clusters, wanted_environments, wanted_files
 from cli.publish.workspace import WorkspaceId
 from cli.smoke.command import run_smoke
 from function_app.config.clusters import CLUSTER_SIZES
@@ -66,6 +66,7 @@ def publish_assets(root: Path, pipelines: Path, environment: AzdEnvironment, ope
         ),
         clusters=wanted_clusters(pipelines, identity=environment.output("LANDFALL_CLUSTER_IDENTITY")),
         environments=wanted_environments(pipelines),
+        files=wanted_files(pipelines),
     )
     settings = publish(publication, open_workspace(identity), lambda line: click.echo(line, err=True))
     deployed = {

@@ -20,6 +20,8 @@ from cli.publish.workspace import PublishedCluster, WorkspaceId
 from function_app.config.clusters import CLUSTER_SIZES
 from function_app.config.environments import NAME as OWN_ENVIRONMENT
 from function_app.config.environments import OwnEnvironment
+from function_app.config.own_files import NAME as OWN_FILES
+from function_app.config.own_files import OwnFiles, digest_of
 from shared import asset_version
 
 ENVIRONMENT_NAME = CODE_NAME = "landfall-training"
@@ -43,6 +45,10 @@ class Workspace(Protocol):
 
     def ensure_environment(self, name: str, version: str, *, image: str, conda_file: str | None = None) -> bool:
         """Register an image, and what is installed on it, as an environment."""
+        ...
+
+    def ensure_files(self, name: str, version: str, files: Mapping[str, Path]) -> bool:
+        """Upload files by their names, and register their folder as a data asset."""
         ...
 
     def ensure_datastore(self, name: str, *, account: str, container: str) -> bool:
@@ -88,6 +94,8 @@ class Publication:
     clusters: Iterable[WantedCluster]
     environments: Iterable[OwnEnvironment] = ()
     """Those that pipelines bring."""
+    files: Iterable[OwnFiles] = ()
+    """Those that pipelines bring."""
     environment_version: str | None = None
     """Version of the environment asset; None for a digest of the image's name."""
 
@@ -101,6 +109,8 @@ def publish(publication: Publication, workspace: Workspace, say: Say) -> dict[st
         image = own.image or publication.image
         created = workspace.ensure_environment(OWN_ENVIRONMENT, version, image=image, conda_file=own.conda_file)
         _report(say, f"environment {OWN_ENVIRONMENT}:{version}", created=created)
+    for files in publication.files:
+        _publish_files(files, workspace, say)
     code = _publish_code(publication, workspace, say)
     for name, (account, container) in publication.containers.by_datastore().items():
         created = workspace.ensure_datastore(name, account=account, container=container)
@@ -115,6 +125,14 @@ def publish(publication: Publication, workspace: Workspace, say: Say) -> dict[st
         **{f"LANDFALL_{key}_DATASTORE": name for key, name in DATASTORES.items()},
         CLUSTER_SIZES: ",".join(f"{name}={size}" for name, size in sizes.items()),
     }
+
+
+def _publish_files(files: OwnFiles, workspace: Workspace, say: Say) -> None:
+    """Publish a pipeline's files. Raises CliError where one was written since its digest was made."""
+    if changed := [one.name for one in files.files if digest_of(one.path) != one.digest]:
+        raise CliError(f"{', '.join(changed[:5])}: changed while it was published; run landfall publish again")
+    created = workspace.ensure_files(OWN_FILES, files.version, {one.name: one.path for one in files.files})
+    _report(say, f"files {OWN_FILES}:{files.version} ({len(files.files)} files)", created=created)
 
 
 def _publish_cluster(wanted: WantedCluster, workspace: Workspace, say: Say) -> str:

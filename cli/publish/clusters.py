@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from azure.ai.ml.entities import AmlCompute
 
     from function_app.config.environments import OwnEnvironment
+    from function_app.config.own_files import OwnFiles
 
 TIERS = {"dedicated": "dedicated", "low": "low_priority"}
 """Priority in clusters.yaml → Azure ML's name for it."""
@@ -156,6 +157,12 @@ def wanted_environments(pipelines: Path) -> list[OwnEnvironment]:
     """Return each environment that a pipeline brings, once."""
     found = (pipeline.environment for pipeline in read_pipelines(pipelines).pipelines.values())
     return list(dict.fromkeys(environment for environment in found if environment is not None))
+
+
+def wanted_files(pipelines: Path) -> list[OwnFiles]:
+    """Return the files that each pipeline brings, those with the same content once."""
+    found = (pipeline.files for pipeline in read_pipelines(pipelines).pipelines.values())
+    return list({files.version: files for files in found if files is not None}.values())
 
 
 def new_cluster(wanted: WantedCluster, vm_size: str) -> AmlCompute:

@@ -13,7 +13,7 @@ from cli import ROOT
 from cli.errors import CliError
 from cli.publish import assets
 from cli.publish.assets import Containers, Publication
-from cli.publish.clusters import wanted_clusters, wanted_environments
+from cli.publish.clusters import wanted_clusters, wanted_environments, wanted_files
 from cli.publish.workspace import AzureMlWorkspace, WorkspaceId
 from function_app.config.environments import IMAGE
 
@@ -104,7 +104,7 @@ def publish(
     Prints the function app's settings that refer to them. A cluster gets the first of its sizes in clusters.yaml that
     the workspace's region and quota have. What exists already is left unchanged; a cluster that the pipelines' jobs
     could not run on is an error that says how to change it. The version of the code is its digest,
-    so the same code is never uploaded twice.
+    so the same code is never uploaded twice; the same holds for the files that pipelines bring.
     """
     publication = Publication(
         root=ROOT,
@@ -114,6 +114,7 @@ def publish(
         containers=Containers(data_account=data_account, host_account=host_account),
         clusters=wanted_clusters(pipelines, identity=cluster_identity),
         environments=wanted_environments(pipelines),
+        files=wanted_files(pipelines),
     )
     settings = _publish(publication)
     if output == "json":

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -30,6 +32,10 @@ if TYPE_CHECKING:
 COMPUTE_WITHIN_S = 600
 COMPUTE_POLL_S = 1.0
 READ_TIMEOUT_S = 60
+FILES_DATASTORE = "workspaceblobstore"
+"""The datastore that each workspace has for its users' data."""
+BLOCK_BYTES = 4 << 20
+"""Bytes of one request of an upload; a larger file is sent in blocks, each of which is repeated by itself."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,6 +118,40 @@ class AzureMlWorkspace:
                 "changed: push the image that it has again, or change the image's files, which gives another version."
             )
         return created
+
+    def ensure_files(self, name: str, version: str, files: Mapping[str, Path]) -> bool:
+        """Upload files to the workspace's storage and register their folder, unless that version exists.
+
+        The asset comes last, so that a version that exists is whole. The client's own upload would take the folder
+        and no other address than that of the public cloud.
+        """
+        from azure.ai.ml.entities import Data
+
+        data: Any = self._client.data
+        folder = f"{name}/{version}"
+        uri = f"azureml://datastores/{FILES_DATASTORE}/paths/{folder}/"
+
+        def create() -> None:
+            self._upload(folder, files)
+            data.create_or_update(Data(name=name, version=version, type="uri_folder", path=uri))
+
+        return _create_if_absent(lambda: data.get(name, version), create)
+
+    def _upload(self, folder: str, files: Mapping[str, Path]) -> None:
+        """Upload files to the workspace's blob storage, as the identity of this machine."""
+        from azure.identity import DefaultAzureCredential
+        from azure.storage.blob import ContainerClient
+
+        store: Any = self._client.datastores.get(FILES_DATASTORE)
+        address = (
+            os.environ.get("LANDFALL_WORKSPACE_BLOB_URI") or f"https://{store.account_name}.blob.{store.endpoint}"
+        )
+        with ContainerClient(
+            address, store.container_name, credential=DefaultAzureCredential(), max_single_put_size=BLOCK_BYTES
+        ) as container:
+            for name, path in files.items():
+                with path.open("rb") as stream:
+                    container.upload_blob(f"{folder}/{name}", stream, overwrite=True)
 
     def ensure_datastore(self, name: str, *, account: str, container: str) -> bool:
         """Register a container under a name, without credentials: jobs use the cluster's identity.

@@ -71,14 +71,15 @@ def upload(
     intake = ask_for_intake(target[0], url, key, twin)
     shards = find_shards(sources, intake)
     file_list = shards.pop(intake.manifest or "", None)
-    log = {name: shards.pop(name) for name in sorted(shards, reverse=True) if intake.is_of_log(name)}
+    of_log = sorted(filter(intake.is_of_log, shards), key=lambda name: (name.endswith(".json"), name), reverse=True)
+    log = {name: shards.pop(name) for name in of_log}
     refuse_ignored(shards, target[1], intake=intake)
     version = "/".join(target)
     with open_uploader(account, container) as uploader:
         num_there = upload_all(uploader, list(shards.values()), target, names=list(shards), overwrite=overwrite)
         if intake.marker:
             uploader.mark(f"{version}/{intake.marker}", is_new=num_there < len(shards))
-        # The first commit comes last: until then none can be read, so the app sees all of them at once.
+        # The first commit comes last, or the checkpoints: until then none can be read, so the app sees all at once.
         upload_in_turn(uploader, log, target, overwrite=overwrite)
         if intake.manifest:
             _upload_list(uploader, file_list, f"{version}/{intake.manifest}")

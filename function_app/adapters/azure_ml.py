@@ -12,9 +12,19 @@ from typing import TYPE_CHECKING, Any
 from function_app.adapters.azure_ml_logs import JobLogs, run_details
 from function_app.adapters.azure_ml_pace import Pace
 from function_app.adapters.connections import credential
+from function_app.config.own_files import NAME as OWN_FILES
 from function_app.domain.errors import ServiceUnavailableError, SubmissionRefusedError
-from function_app.domain.failures import NAME_TAKEN
-from function_app.domain.jobs import SPEC_HASH_TAG, JobSpec, JobStatus, LogPart, ModelRegistration, Workspace
+from function_app.domain.failures import FILES_NOT_PUBLISHED, NAME_TAKEN
+from function_app.domain.jobs import (
+    SPEC_HASH_TAG,
+    JobSpec,
+    JobStatus,
+    LogPart,
+    ModelRegistration,
+    Workspace,
+    files_version,
+    not_published,
+)
 from shared.errors import LandfallError
 
 if TYPE_CHECKING:
@@ -100,10 +110,11 @@ class AzureMLJobs:
         self._client = client
 
     def submit(self, spec: JobSpec) -> JobStatus:
-        """See JobService. One PUT, and one GET where the name is taken."""
+        """See JobService. One PUT, one GET where the name is taken, and one before it where the job has files."""
         from azure.core.exceptions import HttpResponseError
 
         with self._client.errors(f"submit job {spec.name}"):
+            self._refuse_unpublished(spec)
             jobs = self._client.get().jobs
             try:
                 return _status(jobs.create_or_update(_command_job(spec), skip_validation=True))
@@ -113,6 +124,16 @@ class AzureMLJobs:
                 if not _says(error, _IMMUTABLE):
                     raise
         return self._met(spec)
+
+    def _refuse_unpublished(self, spec: JobSpec) -> None:
+        """Refuse a job whose files are not there: a job with an asset that is missing would fail on its nodes."""
+        from azure.core.exceptions import ResourceNotFoundError
+
+        if version := files_version(spec):
+            try:
+                self._client.get().data.get(OWN_FILES, version)
+            except ResourceNotFoundError as error:
+                raise SubmissionRefusedError(not_published(spec), code=f"404/{FILES_NOT_PUBLISHED}") from error
 
     def _unknown_compute(self, spec: JobSpec, error: HttpResponseError) -> SubmissionRefusedError:
         return SubmissionRefusedError(

@@ -20,6 +20,7 @@ from function_app.config.clusters import CLUSTERS_FILE, MAX_CLUSTERS, Cluster, C
 from function_app.config.consistency import inconsistencies
 from function_app.config.environments import read_environment
 from function_app.config.fields import ClusterName
+from function_app.config.own_files import read_files
 from function_app.config.pipelines import MAX_RECIPIENTS, UNNAMED, Pipeline, Recipient, is_own_script
 from function_app.config.yaml_text import MAX_FILE_BYTES, lines_of, yaml_as_json
 from function_app.domain.errors import PipelineError
@@ -175,6 +176,11 @@ def _on(pipeline: Pipeline, path: Path, clusters: Clusters | PipelineError) -> t
             pipeline = pipeline.within(read_environment(path.parent, wanted))
         except PipelineError as error:
             problems += (f"train.environment: {problem}" for problem in error.problems)
+    if pipeline.train.files:
+        try:
+            pipeline = pipeline.within(files=read_files(path.parent, pipeline.train.files))
+        except PipelineError as error:
+            problems += (f"train.files: {problem}" for problem in error.problems)
     names = (pipeline.train.cluster, *pipeline.attempts.other_clusters)
     machines = [one for name in names if (one := pipeline.machines_on(name)) is not None]
     problems += inconsistencies(pipeline, machines)
@@ -188,8 +194,13 @@ def _missing_files(pipeline: Pipeline, folder: Path) -> Iterator[str]:
     if not has_script(folder, pipeline.train.script):
         yield f"train.script: {pipeline.train.script} does not exist in this folder"
     module = pipeline.train.options.model_module
+    if pipeline.files is not None and module in pipeline.files.names:
+        return
     if module and not module.startswith("/") and not has_script(folder, module if is_own_script(module) else "-.py"):
-        yield f"train.options.model_module: {module[:100]} does not exist in this folder; write scripts/<file>.py"
+        yield (
+            f"train.options.model_module: {module[:100]} does not exist in this folder; write "
+            "scripts/<file>.py, or a file that train.files brings"
+        )
 
 
 def _with_lines(problems: Iterable[str], path: Path) -> list[str]:
@@ -240,8 +251,7 @@ def load_clusters(folder: Path, sizes: Mapping[str, str] | None = None) -> Clust
 def folder_mark(folder: Path) -> tuple[tuple[str, int, int], ...]:
     """Return what changes when a file of the folder is added, written or removed: names, times and sizes."""
     try:
-        patterns = ("*.yaml", "*.yml", "scripts/*.py", "environments/*")
-        paths = [path for pattern in patterns for path in folder.glob(pattern)]
+        paths = [path for path in folder.rglob("*") if path.suffix != ".pyc" and path.is_file()]
     except OSError:
         return ()  # reading it says why
     return tuple(sorted(mark for path in paths if (mark := _file_mark(path)) is not None))

@@ -33,6 +33,7 @@ from function_app.config.fields import (
     matching,
 )
 from function_app.config.layouts import Layout, LayoutField
+from function_app.config.own_files import MAX_FILES, FilePath, OwnFiles
 from function_app.domain.errors import PipelineError
 from function_app.domain.failures import RETRYING, FailureClass, Remedy
 from shard_validation import CountsPolicy, DataRequirements, DriftPolicy, ImagePolicy, Limits
@@ -199,6 +200,9 @@ class Train(Section):
     one worker for each node. See docs/scripts.md."""
     environment: Environment | None = None
     """What the job runs in: an image, or packages that Landfall's image lacks. Null: Landfall's image."""
+    files: tuple[FilePath, ...] = Field(default=(), max_length=MAX_FILES)
+    """Files and folders beside the pipeline file that the job gets read-only, such as weights: in the folder
+    `LANDFALL_FILES`, under the same names. See docs/scripts.md."""
     cluster: ClusterName
     """Name of the cluster, which `clusters.yaml` describes."""
     num_nodes: int = Field(ge=1, le=MAX_NODES)
@@ -223,6 +227,11 @@ class Train(Section):
         default_factory=dict, max_length=100
     )
     """Environment variables of the job; they override those that Landfall sets."""
+
+    @property
+    def file_flags(self) -> tuple[str, ...]:
+        """The flag by which a script of one's own gets its files, where it gets paths as flags."""
+        return ("--files",) if self.files and self.pass_paths else ()
 
     @model_validator(mode="after")
     def _text_overrides_are_listed(self) -> Self:
@@ -381,6 +390,8 @@ class Pipeline(Section):
     """Cluster → what it has in this deployment, for the pipeline's own cluster and the other ones; set by `on`."""
     _environment: OwnEnvironment | None = PrivateAttr(default=None)
     """What `train.environment` says, with the content of its file; set by `within`."""
+    _files: OwnFiles | None = PrivateAttr(default=None)
+    """What `train.files` names; set by `within`."""
 
     @model_validator(mode="after")
     def _synthetic_data_are_declared(self) -> Self:
@@ -436,16 +447,22 @@ class Pipeline(Section):
         placed._machines = machines  # noqa: SLF001 (its own class)
         return placed
 
-    def within(self, environment: OwnEnvironment | None) -> Self:
-        """Return the pipeline with the environment that was read for it."""
+    def within(self, environment: OwnEnvironment | None = None, files: OwnFiles | None = None) -> Self:
+        """Return the pipeline with the environment, or the files, that were read for it."""
         placed = self.model_copy()
-        placed._environment = environment  # noqa: SLF001 (its own class)
+        placed._environment = environment or self._environment  # noqa: SLF001 (its own class)
+        placed._files = files or self._files  # noqa: SLF001
         return placed
 
     @property
     def environment(self) -> OwnEnvironment | None:
         """The pipeline's own environment; None for Landfall's."""
         return self._environment
+
+    @property
+    def files(self) -> OwnFiles | None:
+        """The files that the pipeline brings; None for none."""
+        return self._files
 
     def _misfits(self, machines: Machines) -> Iterator[str]:
         """Yield what the pipeline asks of a cluster that it does not have."""

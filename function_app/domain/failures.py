@@ -133,8 +133,13 @@ _MAX_QUOTE_CHARS = 200
 _ServiceRule = tuple[FailureClass, str]
 NAME_TAKEN = "JobPropertyImmutable"
 """Azure ML's code where another job has the name of the one that is submitted."""
+FILES_NOT_PUBLISHED = "FilesNotPublished"
+"""Landfall's code where the workspace does not have the files that a job brings."""
 SERVICE_RULES: tuple[_ServiceRule, ...] = (
-    (FailureClass.CONFIGURATION, rf"^40[03]/.*(?:UnknownTargetType|{NAME_TAKEN}|AuthorizationFailed)|^403/"),
+    (
+        FailureClass.CONFIGURATION,
+        rf"^40[034]/.*(?:UnknownTargetType|{NAME_TAKEN}|{FILES_NOT_PUBLISHED}|AuthorizationFailed)|^403/",
+    ),
     (
         FailureClass.PREEMPTED,
         r"preempt(?:ed|ion)|low.?priority node|spot (?:vm|node)s?.{0,40}evict|node .{0,40}evicted",

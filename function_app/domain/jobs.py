@@ -12,6 +12,7 @@ from typing import Any
 
 from function_app.config.environments import NAME as OWN_ENVIRONMENT
 from function_app.config.fields import Distribution
+from function_app.config.own_files import NAME as OWN_FILES
 from function_app.config.pipelines import Pipeline, is_own_script, processes_under
 from function_app.domain.records import Generation, RunRecord
 from shared.job_arguments import JobArguments, ScriptArguments, TrainingOptions
@@ -76,7 +77,7 @@ class JobSpec:
     shm_size: str
     timeout_s: int
     inputs: Mapping[str, Mapping[str, str]]
-    """name → {type: uri_file | uri_folder, uri}; read-only mounts."""
+    """name → {type: uri_file | uri_folder, uri}; read-only mounts. That of ``files`` is an asset's ARM id."""
     outputs: Mapping[str, Mapping[str, str]]
     """name → {type: uri_folder | custom_model, uri}; read-write mounts."""
     environment_variables: Mapping[str, str] = field(default_factory=dict)
@@ -237,6 +238,8 @@ def _logical_run(
         left_out |= {"distribution"}
     if pipeline.train.environment is None:
         left_out |= {"environment"}
+    if pipeline.files is None:
+        left_out |= {"files"}
     train = pipeline.train.model_dump(mode="json", exclude=left_out)
     machines = {
         "compute": pipeline.machines.cluster,
@@ -251,6 +254,7 @@ def _logical_run(
         "train": {**train, **machines, "options": asdict(options)},
         "environment": _environment_id(pipeline, workspace),
         "code": workspace.code_id,
+        **({"files": pipeline.files.version} if pipeline.files is not None else {}),
         **({"again": again} if again is not None else {}),
     }
     readable = re.sub(r"[^a-zA-Z0-9_-]", "-", f"{version.dataset}-{version.version}")
@@ -318,14 +322,30 @@ def _command(pipeline: Pipeline, options: TrainingOptions) -> str:
     if is_own_script(train.script):
         return ScriptArguments(
             **common,
+            files="${{inputs.files}}" if pipeline.files is not None else "",
             output=model,
             checkpoint=checkpoints,
             report=f"{report}/{REPORT_NAME}",
             arguments=train.arguments,
             pass_paths=train.pass_paths,
         ).to_command(train.script)
+    options = _with_own_files(pipeline, options)
     return JobArguments(**asdict(options), **common, model=model, report=report, checkpoints=checkpoints).to_command(
         f"python -m {train.script}"
+    )
+
+
+def _with_own_files(pipeline: Pipeline, options: TrainingOptions) -> TrainingOptions:
+    """Return the options with the paths in the job of what they name of the pipeline's files."""
+    names = pipeline.files.names if pipeline.files is not None else frozenset[str]()
+
+    def placed(name: str) -> str:
+        return f"${{{{inputs.files}}}}/{name}" if name in names else name
+
+    return replace(
+        options,
+        model_module=placed(options.model_module),
+        pretrained_weights=placed(options.pretrained_weights),
     )
 
 
@@ -356,7 +376,24 @@ def _inputs(pipeline: Pipeline, generation: Generation, workspace: Workspace) ->
     if not pipeline.data.is_synthetic:
         data = workspace.datastore_uri(workspace.data_datastore, f"{generation.dataset_version}/")
         inputs["data"] = {"type": "uri_folder", "uri": data}
+    if pipeline.files is not None:
+        root = workspace.environment_id.partition("/environments/")[0]
+        asset = f"{root}/data/{OWN_FILES}/versions/{pipeline.files.version}"
+        inputs["files"] = {"type": "uri_folder", "uri": asset}
     return inputs
+
+
+def files_version(spec: JobSpec) -> str | None:
+    """Return the version of the asset with the files of a job; None where it brings none."""
+    return spec.inputs["files"]["uri"].rpartition("/")[2] if "files" in spec.inputs else None
+
+
+def not_published(spec: JobSpec) -> str:
+    """Return why a job is refused whose files are not in the workspace."""
+    return (
+        f"submit job {spec.name}: the workspace has no version {files_version(spec)} of the data asset {OWN_FILES}, "
+        "with what train.files names; run landfall publish, which uploads it"
+    )
 
 
 def _outputs(folder: str, workspace: Workspace) -> dict[str, dict[str, str]]:

@@ -9,7 +9,7 @@ from datetime import datetime
 from function_app.domain.errors import NotFoundError, ServiceUnavailableError
 from function_app.domain.jobs import report_path, spec_from_json
 from function_app.domain.records import NotificationRecord, RunRecord
-from function_app.domain.run_states import SETTLED
+from function_app.domain.run_states import SETTLED, RunState
 from function_app.explain.pending import awaited_of_run
 from function_app.explain.rank_logs import check_rank, lines_of, log_part, place_of, ranks_of
 from function_app.runs.attempts import spent_cost, spent_node_hours
@@ -24,6 +24,7 @@ MAX_LOG_LINES = 200
 MAX_LINE_CHARS = 1000
 MAX_EPOCHS = 1000
 MAX_ATTEMPTS = 20
+MAX_SEARCHED = 200
 _NOT_SHOWN = (PREFIX, RANK_PREFIX)
 
 Epoch = Mapping[str, float]
@@ -50,6 +51,8 @@ class RunDescription:
     awaited: tuple[str, ...]
     attempts: tuple[RunRecord, ...]
     """All attempts of the same logical run, the first one first."""
+    previous: RunRecord | None
+    """The one before it, of the same pipeline, whose model was registered last; None without any."""
     phases: tuple[Phase, ...]
     epochs: tuple[Epoch, ...]
     """Those that have ended."""
@@ -89,6 +92,7 @@ def describe_run(run_id: str, services: Services, *, rank: int = 0) -> RunDescri
         is_settled=run.state in SETTLED,
         awaited=tuple(awaited_of_run(run, services)),
         attempts=attempts,
+        previous=_previous(run, services),
         phases=tuple(_phases(run, now)),
         epochs=tuple(epochs[number] for number in sorted(epochs))[-MAX_EPOCHS:],
         newest=newest,
@@ -111,6 +115,15 @@ def _attempts(run: RunRecord, services: Services) -> Iterator[RunRecord]:
             return
         if attempt is not None:
             yield attempt
+
+
+def _previous(run: RunRecord, services: Services) -> RunRecord | None:
+    """Return the run that registered a model last before a run was planned, among the newest of its dataset."""
+    for each in services.ledger.runs(limit=MAX_SEARCHED, dataset=run.dataset_version.dataset):
+        is_earlier = each.created_at < run.created_at and each.logical_run != run.logical_run
+        if is_earlier and each.pipeline == run.pipeline and each.state is RunState.REGISTERED:
+            return each
+    return None
 
 
 def _phases(run: RunRecord, now: datetime) -> Iterator[Phase]:

@@ -175,7 +175,7 @@ def compare(names: Sequence[str], services: RunServices) -> Comparison:
         is_sweep = name.startswith(SWEEP_PREFIX)
         found = runs_of(read_sweep(name, services.documents), services.ledger) if is_sweep else [_run(name, services)]
         runs |= {run.run_id: run for run in found}
-        if len(runs) > MAX_RUNS:
+        if max(len(runs), len(names)) > MAX_RUNS:
             raise OptionSweepError(f"at most {MAX_RUNS} runs can be compared at once")
     return compared(list(runs.values()), services)
 

@@ -51,7 +51,7 @@ def check_script(pipeline: Pipeline, read_script: ReadScript) -> ScriptCheck:
             Machine.of_job(
                 vm_size=pipeline.machines.vm_size,
                 environment=train.environment_variables,
-                arguments=train.arguments,
+                arguments=(*train.file_flags, *train.arguments),
                 pass_paths=train.pass_paths,
                 registers=pipeline.register_ is not None,
                 distribution=train.distribution,

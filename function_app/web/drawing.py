@@ -19,6 +19,9 @@ MAX_LINKS = 1000
 """Rejected cells that can be opened; the table below lists no more either."""
 CURVE_WIDTH, CURVE_HEIGHT = 600, 160
 MAX_POINTS = 500
+MAX_COMPARED_EPOCHS = 100
+MAX_COMPARED_CHARTS = 8
+NUM_COLOURS, NUM_DASHES = 8, 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,9 +97,11 @@ class Curve:
     name: str
     points: str
     """``x,y x,y …`` for an SVG polyline."""
+    values: Mapping[float, float]
+    """Epoch → value."""
     last: float
-    style: int
-    """Number of the curve in its chart, which decides its colour and dashes."""
+    stroke: str
+    """Classes of colour and dashes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,6 +115,11 @@ class Chart:
     first_epoch: int
     last_epoch: int
 
+    @property
+    def epochs(self) -> list[float]:
+        """The epochs of which any curve has a value."""
+        return sorted({epoch for curve in self.curves for epoch in curve.values})
+
 
 _CHARTS: Mapping[str, Mapping[str, str]] = {
     "Loss": {"loss": "training", "val_loss": "validation"},
@@ -117,23 +127,50 @@ _CHARTS: Mapping[str, Mapping[str, str]] = {
     "Throughput": {"images_per_s": "images/s"},
 }
 """Title → measure of an epoch → the curve's name."""
+_FIRST = tuple(measure for names in _CHARTS.values() for measure in names)
+_NOT_MEASURES = frozenset({"epoch", "epochs", "step"})
 
 
 def charts(epochs: Sequence[Mapping[str, float]]) -> list[Chart]:
     """Return the charts of a run: loss, accuracy and throughput, as far as the epochs have them."""
-    found = (_chart(title, names, epochs) for title, names in _CHARTS.items())
+    step = -(-len(epochs) // MAX_POINTS) or 1
+    thinned = [*epochs[::step], *(epochs[-1:] if (len(epochs) - 1) % step else [])]
+    found = (
+        _chart(title, {name: _values(measure, thinned) for measure, name in names.items()})
+        for title, names in _CHARTS.items()
+    )
     return [chart for chart in found if chart is not None]
 
 
-def _chart(title: str, names: Mapping[str, str], epochs: Sequence[Mapping[str, float]]) -> Chart | None:
-    step = -(-len(epochs) // MAX_POINTS) or 1
-    thinned = [*epochs[::step], *(epochs[-1:] if (len(epochs) - 1) % step else [])]
-    series = {name: [(each["epoch"], each[name]) for each in thinned if name in each] for name in names}
-    series = {name: points for name, points in series.items() if points}
-    if not series:
+def compared_charts(runs: Sequence[Sequence[Mapping[str, float]]]) -> list[Chart]:
+    """Return a chart for each measure with a curve for each run; of many epochs some, with the last of each run."""
+    numbers = sorted({epoch["epoch"] for epochs in runs for epoch in epochs})
+    step = -(-len(numbers) // MAX_COMPARED_EPOCHS) or 1
+    kept = {*numbers[::step], *(max(epoch["epoch"] for epoch in epochs) for epochs in runs if epochs)}
+    thinned = [[epoch for epoch in epochs if epoch["epoch"] in kept] for epochs in runs]
+    known = {name for epochs in thinned for epoch in epochs for name in epoch} - _NOT_MEASURES
+    measures = [*(name for name in _FIRST if name in known), *sorted(known.difference(_FIRST))]
+    found = (
+        _chart(measure, {f"run {number}": _values(measure, epochs) for number, epochs in enumerate(thinned, start=1)})
+        for measure in measures[:MAX_COMPARED_CHARTS]
+    )
+    return [chart for chart in found if chart is not None]
+
+
+def _values(measure: str, epochs: Sequence[Mapping[str, float]]) -> dict[float, float]:
+    return {epoch["epoch"]: epoch[measure] for epoch in epochs if measure in epoch}
+
+
+def stroke(number: int) -> str:
+    """Return the classes of a curve: neighbours differ in colour and in dashes, and no two of the first 32 agree."""
+    return f"curve-{number % NUM_COLOURS} dash-{(number + number // NUM_COLOURS) % NUM_DASHES}"
+
+
+def _chart(title: str, series: Mapping[str, Mapping[float, float]]) -> Chart | None:
+    values = [value for points in series.values() for value in points.values()]
+    numbers = [epoch for points in series.values() for epoch in points]
+    if not values:
         return None
-    values = [value for points in series.values() for _, value in points]
-    numbers = [epoch for points in series.values() for epoch, _ in points]
     low, high, first, last = min(values), max(values), min(numbers), max(numbers)
 
     def placed(epoch: float, value: float) -> str:
@@ -142,8 +179,15 @@ def _chart(title: str, names: Mapping[str, str], epochs: Sequence[Mapping[str, f
         return f"{x:.1f},{y:.1f}"
 
     curves = tuple(
-        Curve(name=names[name], points=" ".join(placed(*point) for point in points), last=points[-1][1], style=number)
+        Curve(
+            name=name,
+            points=" ".join(placed(*point) for point in sorted(points.items())),
+            values=points,
+            last=points[max(points)],
+            stroke=stroke(number),
+        )
         for number, (name, points) in enumerate(series.items())
+        if points
     )
     return Chart(title=title, curves=curves, lowest=low, highest=high, first_epoch=int(first), last_epoch=int(last))
 

@@ -9,12 +9,13 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends, FastAPI, Path, Request
+from fastapi import APIRouter, Depends, FastAPI, Path, Query, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from function_app.domain.errors import NotFoundError, ProblemsError
+from function_app.domain.option_sweeps import MAX_RUNS
 from function_app.domain.records import DatasetVersion
 from function_app.domain.run_states import SETTLED
 from function_app.explain.description import describe_version
@@ -23,13 +24,15 @@ from function_app.explain.overview import models, overview
 from function_app.explain.pending import awaited_of
 from function_app.explain.run_description import describe_run
 from function_app.ingest.completeness import SplitDescription
+from function_app.runs.option_sweeps import compare, read_sweep
 from function_app.services import Services
 from function_app.web.bodies import PipelinesBody
-from function_app.web.drawing import charts, shard_grid
+from function_app.web.drawing import MAX_COMPARED_EPOCHS, charts, compared_charts, shard_grid
 from function_app.web.errors import STATUSES
 from function_app.web.rendering import STATIC, histogram, page, static_file
 from function_app.web.routes import DatasetName, Rank, RunId, VersionName
 from function_app.web.sign_in import Person, Role, SignInError, signed_in
+from function_app.web.sweeps import ComparedId, OptionSweepBody
 from shared.errors import LandfallError
 
 logger = logging.getLogger(__name__)
@@ -42,6 +45,7 @@ MAX_LETTERS = 100
 MAX_HISTORY = 100
 MAX_LABELS = 50
 MAX_REJECTED = 100
+MAX_CHOICES = 20
 MANY_SHARDS = 1000
 """The ledger reads so many with one request. A page of more comes without them, and asks for them itself."""
 
@@ -73,6 +77,7 @@ class View:
             person=self.person,
             now=self.services.clock(),
             refresh_s=refresh_s if is_live else None,
+            is_live=is_live,
             **members,
         )
 
@@ -143,6 +148,34 @@ def run_page(run_id: RunId, view: PageView, rank: Rank = 0) -> Response:
     described = describe_run(run_id, view.services, rank=rank)
     is_live = not described.is_settled or described.run.notified_at is None
     return view.show("run.html", is_live=is_live, described=described, charts=charts(described.epochs))
+
+
+@pages.get("/compare")
+def compare_page(
+    view: PageView, run: Annotated[tuple[ComparedId, ...], Query()] = (), sweep: ComparedId | None = None
+) -> Response:
+    """Show runs side by side, or those of an option sweep; fewer than two with a list to choose others from."""
+    services = view.services
+    swept = OptionSweepBody.of(read_sweep(sweep, services.documents), services) if sweep else None
+    comparison = compare([*([sweep] if sweep else []), *run], services)
+    rows = comparison.runs
+    chosen = {row.run.run_id: row.run for row in rows}
+    choices = None
+    if swept is None and len(rows) < 2:  # noqa: PLR2004
+        choices = list({**chosen, **{each.run_id: each for each in services.ledger.runs(limit=MAX_CHOICES)}}.values())
+    return view.show(
+        "compare.html",
+        is_live=choices is None and (not rows or any(row.run.state not in SETTLED for row in rows)),
+        comparison=comparison,
+        sweep=swept,
+        charts=compared_charts([row.epochs for row in rows]),
+        has_rate=any(row.images_per_s is not None for row in rows),
+        has_cost=any(row.cost is not None for row in rows),
+        is_thinned=any(len(row.epochs) > MAX_COMPARED_EPOCHS for row in rows),
+        choices=choices,
+        chosen=chosen,
+        most=MAX_RUNS,
+    )
 
 
 @pages.get("/models")

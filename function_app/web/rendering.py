@@ -16,7 +16,7 @@ from markupsafe import Markup
 from starlette.responses import HTMLResponse, Response
 
 from function_app.notify.messages import in_words
-from function_app.web.drawing import shares
+from function_app.web.drawing import shares, stroke
 from shared.safe_text import mask_secrets, one_line, readable_bytes, several_lines
 
 FOLDER = Path(__file__).resolve().parent
@@ -69,6 +69,7 @@ def _environment() -> Environment:
         "log_line": _log_line,
         "words": lambda text: str(text).replace("_", " "),
         "shares": shares,
+        "stroke": stroke,
     }
     made.globals["asset"] = _asset
     return made

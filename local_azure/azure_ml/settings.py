@@ -48,6 +48,7 @@ class Settings:
     fault: NamedFault | None  # of every job
     log_addresses: LogAddresses
     log_readers: frozenset[str]  # client ids of identities that may read the workspace's storage
+    storage_writers: frozenset[str]  # and that may write to it
     mount_seed: int  # of the errors of outputs
 
 
@@ -72,7 +73,8 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
         topic_key=environment.get("LANDFALL_TWIN_TOPIC_KEY"),
         fault=fault_named(flags.fault) if flags.fault else None,
         log_addresses=LogAddresses(flags.log_addresses),
-        log_readers=frozenset(flags.log_reader),
+        log_readers=frozenset([*flags.log_reader, *flags.storage_writer]),
+        storage_writers=frozenset(flags.storage_writer),
         mount_seed=flags.mount_seed,
     )
     if not settings.identity_header:
@@ -99,6 +101,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--fault", choices=list(FAULTS), help="what goes wrong with every job")
     add("--log-addresses", choices=list(LogAddresses), default=LogAddresses.NONE, help="addresses of jobs' logs")
     add("--log-reader", action="append", default=[], metavar="CLIENT_ID", help="identity that may read the logs")
+    add("--storage-writer", action="append", default=[], metavar="CLIENT_ID", help="identity that may write files")
     add("--mount-seed", type=int, default=0, help="seed of the errors that writing an output meets now and then")
     add("--events-endpoint", help="topic to publish run events to")
     return parser

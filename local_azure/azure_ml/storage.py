@@ -170,14 +170,15 @@ NO_ACCESS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Catalogue:
-    """What a URI may refer to in a workspace: datastores, and outputs of earlier jobs.
+    """What a URI may refer to in a workspace: datastores, outputs of earlier jobs, and data assets.
 
-    `datastore(name)` returns the root of a datastore, `job_output(job, output)` the URI of an output; both raise
-    JobFailure where there is none.
+    `datastore(name)` returns the root of a datastore, `job_output(job, output)` the URI of an output, and `data(id)`
+    that of a data asset; each raises JobFailure where there is none.
     """
 
     datastore: Callable[[str], BlobLocation]
     job_output: Callable[[str, str], str]
+    data: Callable[[str], str]
 
 
 def catalogue(
@@ -205,7 +206,13 @@ def catalogue(
             raise JobFailure(f"Job {job!r} has no output {output!r}.", inner="OutputNotFound")
         return output_uri(run.name, output, run.properties["outputs"][output])
 
-    return Catalogue(datastore=datastore, job_output=job_output)
+    def data(asset_id: str) -> str:
+        asset = store.get("data", asset_id)
+        if asset is None:
+            raise JobFailure(f"Could not find data {asset_id}.", inner="DataNotFound")
+        return str(asset["properties"]["dataUri"])
+
+    return Catalogue(datastore=datastore, job_output=job_output, data=data)
 
 
 def output_uri(run_name: str, output: str, definition: Mapping[str, str | None]) -> str:
@@ -220,6 +227,8 @@ def resolve(uri: str, catalogue: Catalogue) -> BlobLocation:
         return _below(catalogue.datastore(match["datastore"]), match["path"])
     if match := _JOB_OUTPUT.fullmatch(uri):
         return _below(resolve(catalogue.job_output(match["job"], match["output"]), catalogue), match["path"])
+    if uri.startswith("/subscriptions/"):
+        return resolve(catalogue.data(uri), catalogue)
     if match := _WASBS.fullmatch(uri):
         return BlobLocation(account=match["account"], container=match["container"], path=match["path"] or "")
     if uri.startswith(("http://", "https://")):

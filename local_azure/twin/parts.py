@@ -89,6 +89,7 @@ def azure_ml(places: Places, options: TwinOptions) -> Program:
             *(("--fault", options.fault) if options.fault else ()),
             *("--storage-identity", CLUSTER_IDENTITY),
             *("--log-reader", FUNCTION_APP_IDENTITY),
+            *("--storage-writer", OPERATOR_IDENTITY),
             *("--events-endpoint", f"{places.event_grid_url}/topics/azureml/api/events"),
         ],
     )
@@ -135,10 +136,20 @@ def publishing(places: Places, options: TwinOptions) -> Program:
             cluster_identity=CLUSTER_IDENTITY,
             image=TRAINING_IMAGE,
         ),
-        environment={**clean_environment(), **places.identity, "AZURE_CLIENT_ID": OPERATOR_IDENTITY},
+        environment={
+            **clean_environment(),
+            **places.identity,
+            "AZURE_CLIENT_ID": OPERATOR_IDENTITY,
+            "LANDFALL_WORKSPACE_BLOB_URI": workspace_blob_uri(places),
+        },
         log=places.logs / "publish.log",
         stdout=published_file(places),
     )
+
+
+def workspace_blob_uri(places: Places) -> str:
+    """Return the address of the workspace's storage, which takes identities there."""
+    return f"{places.azure_ml_url}/blob/{HOST_ACCOUNT}"
 
 
 def published_file(places: Places) -> Path:
@@ -195,7 +206,7 @@ def app_settings(places: Places, published: Mapping[str, str], options: TwinOpti
         "LANDFALL_DATA_CONTAINER": DATA_CONTAINER,
         "LANDFALL_STATE_CONTAINER": STATE_CONTAINER,
         "LANDFALL_RUNS_CONTAINER": RUNS_CONTAINER,
-        "LANDFALL_WORKSPACE_BLOB_URI": f"{places.azure_ml_url}/blob/{HOST_ACCOUNT}",
+        "LANDFALL_WORKSPACE_BLOB_URI": workspace_blob_uri(places),
         "LANDFALL_NOTIFICATION_TOPIC_ENDPOINT": f"{places.event_grid_url}/topics/landfall/api/events",
         "LANDFALL_NOTIFICATION_TOPIC_KEY": places.secrets.topic_key,
         "LANDFALL_WEBHOOK_PEOPLE": places.webhook_url,

@@ -5,7 +5,7 @@ pyarrow decodes; only pages of byte arrays above ``limits.max_page_bytes`` are r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
@@ -27,6 +27,8 @@ _ROWS_PER_SIGN = 64
 """Decoding 64 images takes less than a second."""
 _FEWER = 16
 """Rows that take too much memory are decoded again, so many times fewer at a time."""
+_WHOLE_ROWS = 1000
+"""Rows of a file that is no shard."""
 
 
 class ArrowColumns:
@@ -154,3 +156,10 @@ def _leaf(column: Any, chunk: ColumnChunk) -> Any:
     if is_view or wanted != item:
         column = column.cast(pa.large_list(wanted) if is_list else wanted)
     return column
+
+
+def rows_of(file: BlockFile, columns: Sequence[str]) -> Iterator[list[dict[str, Any]]]:
+    """Yield the rows of a file in batches, with these of its columns."""
+    reader = pq.ParquetFile(file, pre_buffer=False, buffer_size=_BUFFER_BYTES)
+    for batch in reader.iter_batches(_WHOLE_ROWS, columns=list(columns), use_threads=False):
+        yield batch.to_pylist()

@@ -14,12 +14,12 @@ import select
 import socket
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from threading import Thread
 from typing import Any, cast
 
-from shard_validation.parquet.arrow_columns import ArrowColumns
+from shard_validation.parquet.arrow_columns import ArrowColumns, rows_of
 from shard_validation.parquet.blocks import BlockFile
 from shard_validation.parquet.decoder import HEAD
 from shard_validation.parquet.footer import ColumnChunk
@@ -104,12 +104,17 @@ class Session:
         self._first_bytes = address_space_bytes()
         self._requirements = DataRequirements()
         self._columns: ArrowColumns | None = None
+        self._rows: Iterator[list[dict[str, Any]]] = iter(())
 
     def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Answer one request; a FaultError is an answer."""
         try:
             if "open" in request:
                 return self._open(request["open"])
+            if "table" in request:
+                return self._open_table(**request["table"])
+            if "rows" in request:
+                return {"rows": next(self._rows, [])}
             return self._check(request["check"])
         except FaultError as error:
             return {"error": fault_members(error.fault), "byte_offset": error.byte_offset}
@@ -120,6 +125,13 @@ class Session:
         limit_memory(self._first_bytes, self._requirements.limits)
         file = BlockFile(RemoteSource(self._connection, shard["size_bytes"]))
         self._columns = ArrowColumns(file, shard["footer_offset"], self._requirements, self._connection.alive)
+        return {}
+
+    def _open_table(self, size_bytes: int, columns: Sequence[str]) -> dict[str, Any]:
+        """Open a file that is no shard, whose rows are asked for as they are."""
+        limit_memory(self._first_bytes, Limits())
+        file = BlockFile(RemoteSource(self._connection, size_bytes))
+        self._rows = rows_of(file, columns)
         return {}
 
     def _check(self, asked: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from shared.progress import Progress, RankPlace
 from tests.support.browser import ADDRESS, served
 from tests.support.world import VERSION, World
 from tests.unit.function_app.web.client import look
+from tests.unit.function_app.web.test_compare_page import ended_sweep
 
 pytestmark = pytest.mark.browser
 
@@ -67,6 +68,7 @@ def test_every_page_is_for_everybody(browser: Browser) -> None:
         "version-whole": "/datasets/digits/v1",
         "shard": "/datasets/digits/v3/shards/train/1",
         "run": f"/runs/{run.run_id}",
+        "compare-choice": "/compare",
         "confirm": f"/runs/{run.run_id}/cancel",
         "models": "/models",
         "pipelines": "/pipelines",
@@ -87,6 +89,25 @@ def test_empty_and_error_pages_are_for_everybody_too(browser: Browser) -> None:
         assert [] == [text for text in watched.complaints if "404" not in text]
         watched.complaints.clear()
         watched.look("error")
+
+
+def test_runs_are_compared_by_everybody(browser: Browser) -> None:
+    """From the sweep's name on a run's page: table, curves, and by keyboard the values; then by choice."""
+    world, sweep, runs = ended_sweep()
+    with served(browser, lambda path: look(world, path)) as watched:
+        page = watched.page
+        page.goto(f"{ADDRESS}/runs/{runs[0].run_id}")
+        page.get_by_role("link", name=sweep.sweep_id, exact=True).click()
+        expect(page.get_by_role("img", name="loss over epochs 1 to 7")).to_be_visible()
+        page.get_by_text("Values of loss").focus()
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("region", name="Values of loss")).to_be_visible()
+        watched.look("compare")
+        page.get_by_role("link", name="Compare", exact=True).click()
+        for run in runs[:2]:
+            page.get_by_label(run.run_id).check()
+        page.get_by_role("button", name="Compare").click()
+        expect(page.get_by_role("img", name="loss over epochs 1 to 6")).to_be_visible()
 
 
 def test_a_page_follows_its_run_and_keeps_what_a_person_opened(browser: Browser) -> None:

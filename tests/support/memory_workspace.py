@@ -19,6 +19,7 @@ class MemoryWorkspace:
         self.codes: dict[tuple[str, str], list[str]] = {}
         self.environments: dict[tuple[str, str], str] = {}
         self.conda_files: dict[tuple[str, str], str | None] = {}
+        self.files: dict[tuple[str, str], list[str]] = {}
         self.datastores: dict[str, tuple[str, str]] = {}
         self.clusters: dict[str, WantedCluster] = {}
 
@@ -38,6 +39,12 @@ class MemoryWorkspace:
         self.environments[name, version] = image
         self.conda_files[name, version] = conda_file
         return True
+
+    def ensure_files(self, name: str, version: str, files: Mapping[str, Path]) -> bool:
+        """Keep the names of the files."""
+        is_new = (name, version) not in self.files
+        self.files.setdefault((name, version), sorted(files))
+        return is_new
 
     def ensure_datastore(self, name: str, *, account: str, container: str) -> bool:
         """Keep account and container."""

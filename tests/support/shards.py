@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import io
+import os
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from tempfile import TemporaryFile
 
 from PIL import Image
@@ -100,3 +102,13 @@ def image_bytes(image_format: str, size: tuple[int, int] = (16, 12), mode: str =
     buffer = io.BytesIO()
     Image.linear_gradient("L").resize(size).convert(mode).save(buffer, format=image_format, **options)
     return buffer.getvalue()
+
+
+def clean_log(folder: Path) -> None:
+    """Write a checkpoint of a Delta table and have its older commits deleted, as if they had been there for long."""
+    from deltalake import DeltaTable
+
+    DeltaTable(folder).create_checkpoint()
+    for path in (folder / "_delta_log").iterdir():
+        os.utime(path, (0, 0))
+    DeltaTable(folder).cleanup_metadata()

@@ -13,6 +13,7 @@ from tests.twin.own_pipelines import (
     write_launched_pipelines,
     write_own_pipelines,
     write_smoke_pipeline,
+    write_swept_pipeline,
     write_trained_pipeline,
 )
 
@@ -28,6 +29,7 @@ def twin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwinUnderTest]:
     write_launched_pipelines(pipelines)
     write_trained_pipeline(pipelines)
     write_smoke_pipeline(pipelines)
+    write_swept_pipeline(pipelines)
     with twin_under_test(options(folder, pipelines=pipelines)) as running:
         yield running
 

@@ -17,6 +17,11 @@ SCRIPTS = {
     "printing": SOUND.replace(
         'arguments.report.write_text(json.dumps({"val_accuracy": accuracy}))', 'print(f"val_accuracy={accuracy}")'
     ),
+    "reading": SOUND.replace(
+        "    arguments = parser.parse_args()\n",
+        '    parser.add_argument("--files", type=Path, required=True)\n    arguments = parser.parse_args()\n'
+        '    arguments.steps = int((arguments.files / "settings" / "steps.txt").read_text())\n',
+    ),
     "keras3": (OWN_SCRIPTS / "keras2_fit.py").read_text(encoding="utf-8"),
     "estimator": (OWN_SCRIPTS / "tf1_estimator.py").read_text(encoding="utf-8"),
 }
@@ -25,10 +30,14 @@ SCRIPTS = {
 
 def write_own_pipelines(folder: Path) -> None:
     """Write these pipelines and their scripts into a folder that has the pipeline `steady`."""
+    (folder / "settings").mkdir()
+    (folder / "settings" / "steps.txt").write_text("60")
     for name, script in SCRIPTS.items():
         text = (folder / "steady.yaml").read_text(encoding="utf-8").replace("steady", name)
         text = text.replace("stand_in.py", f"{name}.py").replace("at_least: 0.95", "at_least: 0.7")
         text = text.replace('{PYTHONPATH: ".", STAND_IN_VAL_ACCURACY: "0.99"}', "{}")
+        if name == "reading":
+            text = text.replace("train:\n", "train:\n  files: [settings/steps.txt]\n")
         (folder / f"{name}.yaml").write_text(text, encoding="utf-8")
         (folder / "scripts" / f"{name}.py").write_text(script, encoding="utf-8")
 
@@ -60,6 +69,23 @@ def write_launched_pipelines(folder: Path) -> None:
         (folder / f"{name}.yaml").write_text(text, encoding="utf-8")
         source = Path(__file__).parent / "own_scripts" / f"{script}.py"
         (folder / "scripts" / f"{script}.py").write_bytes(source.read_bytes())
+
+
+def write_swept_pipeline(folder: Path) -> None:
+    """Write a pipeline whose job reaches what its argument says, fails with one above 1, and never ends with 0.5."""
+    text = (folder / "steady.yaml").read_text(encoding="utf-8").replace("steady", "swept")
+    text = text.replace("stand_in.py", 'swept.py\n  arguments: [--accuracy, "0.1"]').replace(
+        "num_nodes: 2", "num_nodes: 1"
+    )
+    (folder / "swept.yaml").write_text(text.replace("timeout_s: 120", "timeout_s: 600"), encoding="utf-8")
+    script = (folder / "scripts" / "stand_in.py").read_text(encoding="utf-8")
+    parsed = "    arguments = parser.parse_args()\n"
+    asked = '    parser.add_argument("--accuracy", type=float, required=True)\n'
+    ends = '    if arguments.accuracy > 1:\n        raise ValueError("there is no such accuracy")\n'
+    waits = "    while arguments.accuracy == 0.5:\n        time.sleep(0.2)\n"
+    script = script.replace(parsed, asked + parsed + ends + waits)
+    script = script.replace('float(os.environ["STAND_IN_VAL_ACCURACY"])', "arguments.accuracy")
+    (folder / "scripts" / "swept.py").write_text(script, encoding="utf-8")
 
 
 def write_trained_pipeline(folder: Path) -> None:

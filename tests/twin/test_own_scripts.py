@@ -6,7 +6,9 @@ import pytest
 from azure.storage.blob import BlobServiceClient
 
 from cli.api_client import ApiError
-from tests.support.twin import TwinUnderTest
+from cli.demo.following import TOPIC, WEBHOOK
+from local_azure.processes import wait_until
+from tests.support.twin import WITHIN_S, TwinUnderTest
 from tests.twin.own_pipelines import AVERAGING, CARELESS, SOUND
 from tests.twin.shards import whole_version
 
@@ -48,6 +50,34 @@ def test_a_bad_script_runs_where_it_is_forced(twin: TwinUnderTest) -> None:
 
 
 @pytest.mark.slow
+def test_a_sweep_over_an_argument_registers_its_best_run_alone(twin: TwinUnderTest) -> None:
+    """One after the other: a good run, one that fails, one that a person cancels, and the best one."""
+    twin.upload("swept/v1", whole_version())
+    twin.await_settled("swept/v1")  # 0.1 is not enough
+    asked = {"force": True, "max_node_hours": 2, "grid": {"accuracy": [0.96, 1.5, 0.5, 0.98]}}
+    path = f"/api/sweeps/{twin.api.submit_sweep('swept', 'v1', asked)['sweep_id']}"
+    canceled = wait_until(
+        lambda: next((run for run in twin.api.get(path)["runs"][2:] if run["state"] == "running"), None),
+        what="the third run to train",
+        timeout_s=WITHIN_S,
+    )
+    twin.api.cancel(canceled["run_id"])
+    ended = wait_until(
+        lambda: sweep if (sweep := twin.api.get(path))["state"] == "ended" else None,
+        what="the sweep to end",
+        timeout_s=WITHIN_S,
+    )
+    twin.await_quiet()
+    sweep = twin.api.get(path)
+    states = [run["state"] for run in sweep["runs"]]
+    assert ["not_registered", "failed", "canceled", "registered"] == states, sweep
+    assert (ended["best"], {"val_accuracy": 0.98}) == (sweep["runs"][3]["run_id"], sweep["runs"][3]["metrics"])
+    assert [0, 0, 0, 1] == [len(twin.models(run["run_id"])) for run in sweep["runs"]]
+    outcomes = [(TOPIC, "sweep_ended"), (WEBHOOK, "sweep_ended")]
+    assert outcomes == sorted(twin.notifications(sweep["sweep_id"])), sweep
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("dataset", ["workers", "sockets"])
 def test_other_launchers_run_a_script_to_a_registered_model(twin: TwinUnderTest, dataset: str) -> None:
     """TensorFlow's workers and PyTorch's ranks meet; every one of them writes, and the model is the root's alone."""
@@ -75,6 +105,17 @@ def test_packages_that_do_not_install_are_a_failure_of_their_own(twin: TwinUnder
     run = twin.await_settled("unpackable/v1")
     assert ("failed", "packages") == (run["state"], run["failure_class"]), run
     assert "landfall-nosuch==1.0" in run["reason"], run
+
+
+@pytest.mark.slow
+def test_a_script_that_reads_a_file_of_its_pipeline_runs_to_a_registered_model(twin: TwinUnderTest) -> None:
+    """Which landfall publish has uploaded; the script would fail without it, and the spec names its very version."""
+    twin.upload("reading/v1", whole_version())
+    run = twin.await_settled("reading/v1")
+    assert ("registered", 2, 1) == (run["state"], run["world_size"], len(twin.models(run["run_id"]))), run
+    with BlobServiceClient.from_connection_string(twin.twin.places.host_connection) as host:
+        files = list(host.get_container_client("azureml").list_blob_names(name_starts_with="landfall-files/"))
+    assert ["settings/steps.txt"] == [path.split("/", 2)[2] for path in files]
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Versioned assets: codes, environments and models."""
+"""Versioned assets: codes, data, environments and models."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from local_azure.azure_ml.workspace import Document
 
 _IMMUTABLE = {
     "codes": ("codeUri",),
+    "data": ("dataUri", "dataType"),
     "environments": ("image", "build", "condaFile", "osType"),
     "models": ("modelUri", "modelType"),
 }
@@ -25,8 +26,8 @@ def put_version(emulator: Emulator, call: Call) -> Answer:
     existing = emulator.store.get(kind, call.path)
     if existing is not None:
         _check_unchanged(kind, call, existing["properties"], body["properties"])
-    if kind == "models":
-        _check_model_source(emulator, call.workspace_id, body["properties"].get("modelUri"))
+    if kind in _SOURCES:
+        _check_source(emulator, call.workspace_id, _SOURCES[kind], body["properties"].get(_SOURCES[kind]))
     resource = _version(kind, call, body["properties"])
     created = emulator.store.put(kind, call.path, resource)
     return Answer(status=201 if created else 200, body=resource)
@@ -145,12 +146,15 @@ def _check_unchanged(kind: str, call: Call, old: Document, new: Document) -> Non
         raise ServiceError(400, "UserError", message, inner=("Immutable", "AssetPropertyImmutable"))
 
 
-def _check_model_source(emulator: Emulator, workspace_id: str, uri: str | None) -> None:
-    """Refuse a model whose files are the output of a job that does not exist."""
+_SOURCES = {"data": "dataUri", "models": "modelUri"}
+
+
+def _check_source(emulator: Emulator, workspace_id: str, member: str, uri: str | None) -> None:
+    """Refuse an asset whose files are in a datastore, or are the output of a job, that does not exist."""
     if uri is None or not uri.startswith("azureml://"):
         return
     names = catalogue(emulator.store, emulator.runs, workspace_id, emulator.storage.workspace_account)
     try:
         resolve(uri, names)
     except JobFailure as failure:
-        raise ServiceError(400, "UserError", f"modelUri: {failure.message}") from failure
+        raise ServiceError(400, "UserError", f"{member}: {failure.message}") from failure

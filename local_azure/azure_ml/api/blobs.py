@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from urllib.parse import quote
 
 import httpx
@@ -18,19 +19,31 @@ _NOT_PASSED_ON = frozenset({"authorization", "host", "connection", "content-leng
 
 def get_blob(emulator: Emulator, call: Call) -> Answer:
     """Answer a read of the workspace's account as storage does, for an identity that may read it."""
+    return _pass_on(emulator, call, emulator.settings.log_readers, emulator.storage.reader_url)
+
+
+def put_blob(emulator: Emulator, call: Call) -> Answer:
+    """Answer a write to it, for an identity that may write."""
+    return _pass_on(emulator, call, emulator.settings.storage_writers, emulator.storage.upload_url)
+
+
+def _pass_on(
+    emulator: Emulator, call: Call, allowed: frozenset[str], signed: Callable[[BlobLocation], str]
+) -> Answer:
     caller = emulator.tokens.caller(call.headers.get("Authorization"), AUDIENCE)
     account, container, path = call.parts["account"], call.parts["container"], call.parts["path"] or ""
     if account != emulator.storage.workspace_account:
         raise ServiceError(404, "ResourceNotFound", "The specified resource does not exist.")
-    if caller not in emulator.settings.log_readers:
+    if caller not in allowed:
         denied = {"x-ms-error-code": "AuthorizationPermissionMismatch"}
         message = "This request is not authorized to perform this operation using this permission."
         raise ServiceError(403, "AuthorizationPermissionMismatch", message, headers=denied)
-    url = emulator.storage.reader_url(BlobLocation(account=account, container=container, path=""))
+    url = signed(BlobLocation(account=account, container=container, path=""))
     place, _, signature = url.partition("?")
     answer = httpx.request(
         call.method,
         f"{place}/{quote(path)}" if path else place,
+        content=call.body,
         params={**dict(httpx.QueryParams(signature)), **call.query},
         headers={name: value for name, value in call.headers.items() if name.lower() not in _NOT_PASSED_ON},
         timeout=_TIMEOUT_S,

@@ -24,7 +24,7 @@ from local_azure.azure_ml.api.throttling import Throttling
 from local_azure.azure_ml.faults import AnswerFault
 from local_azure.azure_ml.service import ServiceError
 
-_BODY_LIMIT_BYTES = 4 << 20
+_BODY_LIMIT_BYTES = 5 << 20  # blocks of blobs have 4 MiB
 _NOT_LOGGED = ("/twin/", "/msi/")  # and not affected by faults
 _ARM = "/subscriptions/"
 _DROPPED = 0
@@ -103,7 +103,7 @@ class AzureMlApi:
             path=request.path.rstrip("/"),
             query=dict(request.query),
             headers=request.headers,
-            body=await _json(request),
+            body=await _body(request),
             parts=parts,
             base_url=self._base_url,
         )
@@ -127,8 +127,11 @@ class AzureMlApi:
         )
 
 
-async def _json(request: web.Request) -> Any:
+async def _body(request: web.Request) -> Any:
+    """Return the bytes of a blob, or what JSON says."""
     try:
+        if request.path.startswith("/blob/"):
+            return await request.read()
         text = await request.text()
         return json.loads(text) if text else None
     except web.HTTPRequestEntityTooLarge as error:
@@ -172,7 +175,7 @@ _WORKSPACE = (
 )
 _LOCATION = r"/subscriptions/[^/]+/providers/Microsoft\.MachineLearningServices/locations/[^/]+"
 _BLOB = r"/blob/(?P<account>[^/]+)/(?P<container>[^/]+)(?:/(?P<path>.+))?"
-_ASSET = _WORKSPACE + r"/(?P<kind>codes|environments|models)"
+_ASSET = _WORKSPACE + r"/(?P<kind>codes|data|environments|models)"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -221,6 +224,7 @@ ROUTES = [
     _route("GET", r"/history/v1\.0" + _WORKSPACE + r"/runs/(?P<name>[^/]+)", jobs.get_run),
     _route("GET", _BLOB, blobs.get_blob, open_to_all=True),
     _route("HEAD", _BLOB, blobs.get_blob, open_to_all=True),
+    _route("PUT", _BLOB, blobs.put_blob, open_to_all=True),
     _route("GET", r"/twin/calls", emulator.get_calls, open_to_all=True),
     _route("GET", r"/twin/cluster", emulator.get_cluster, open_to_all=True),
     _route("GET", r"/twin/jobs/(?P<name>[^/]+)/log", emulator.get_log, open_to_all=True),

@@ -174,12 +174,14 @@ def _differs(name: str, old: Document, new: Document) -> bool:
 
 
 def _check_references(emulator: Emulator, spec: JobSpec) -> None:
-    """Refuse a job whose compute, environment or code does not exist."""
+    """Refuse a job whose compute, environment, code or data asset does not exist."""
     if emulator.store.get(COMPUTES, spec.compute_id) is None:
         raise ServiceError(400, "UserError", **UNKNOWN_COMPUTE)
     references = [("environments", spec.environment_id, "environment")]
     if spec.code_id is not None:
         references.append(("codes", spec.code_id, "code"))
+    uris = [str(definition.get("uri")) for definition in spec.inputs.values()]
+    references += [("data", uri, "data") for uri in uris if uri.startswith("/subscriptions/")]
     for kind, path, word in references:
         if emulator.store.get(kind, path) is None:
             raise ServiceError(400, "UserError", f"Could not find {word} {path}.", inner=("NotFound",))

@@ -12,7 +12,7 @@ from function_app.domain.errors import SubmissionRefusedError
 from function_app.domain.jobs import ModelRegistration
 from function_app.testing.azure_ml import MemoryJobs
 from tests.contract.function_app.azure_ml_benches import MODEL, Bench, EmulatorBench, MemoryBench, job_spec
-from tests.support.azure_ml import AzureMl
+from tests.support.azure_ml import WORKSPACE_ID, AzureMl
 
 TWO_RANKS = "echo rank $OMPI_COMM_WORLD_RANK began; echo rank $OMPI_COMM_WORLD_RANK ended"
 BOTH = ["memory", pytest.param("emulator", marks=pytest.mark.azurite)]
@@ -81,6 +81,19 @@ def test_a_job_for_a_compute_that_is_gone_is_refused_with_its_name(bench: Bench)
     with pytest.raises(SubmissionRefusedError, match="has no cluster gone-cluster") as refused:
         bench.jobs.submit(job_spec(compute="gone-cluster"))
     assert "400/UserError/BadArgument/UnknownTargetType" == refused.value.code
+
+
+def test_a_job_whose_files_are_not_published_is_refused_with_the_fix(bench: Bench) -> None:
+    """Before the service has the job; nothing is known of its name afterwards."""
+    if isinstance(bench.jobs, MemoryJobs):
+        bench.jobs.missing_files.add("0123456789abcdef")
+    uri = f"{WORKSPACE_ID}/data/landfall-files/versions/0123456789abcdef"
+    spec = job_spec(inputs={"files": {"type": "uri_folder", "uri": uri}})
+    with pytest.raises(
+        SubmissionRefusedError, match=r"no version 0123456789abcdef .* run landfall publish"
+    ) as refused:
+        bench.jobs.submit(spec)
+    assert ("404/FilesNotPublished", None) == (refused.value.code, bench.jobs.status(spec.name))
 
 
 def test_a_canceled_job_ends_canceled(bench: Bench) -> None:

@@ -56,6 +56,8 @@ def test_a_run_is_returned_as_it_was_added(ledger: Ledger) -> None:
         metrics={"accuracy": 0.987654321012345, "loss": 1e-300},
         num_nodes=4,
         world_size=16,
+        sweep_id="sweep-digits-v1-0123456789ab",
+        sweep_number=2,
         spec={"environment_variables": {"A": "x" * 100_000}, "list": [1, None, True]},
     )
     assert run == without_revision(added(ledger, run))

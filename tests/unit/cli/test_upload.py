@@ -123,8 +123,11 @@ def test_a_list_of_files_is_written_last_and_always(
 def test_the_log_of_a_table_is_written_after_its_files_and_the_first_commit_last(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
-    """A commit that is there is left alone, and so is what lies beside the log."""
-    commits = touch(tmp_path / "_delta_log", *(f"{version:020}.json" for version in range(3)), "_last", ".1.crc")[:3]
+    """Checkpoints, which may stand for it, after it. A commit that is there, and what lies beside, is left alone."""
+    names = [
+        f"{version:020}.{end}" for version, end in ((0, "json"), (1, "json"), (2, "json"), (1, "checkpoint.parquet"))
+    ]
+    commits = touch(tmp_path / "_delta_log", *names, "_last", ".1.crc")[:4]
     touch(tmp_path / "split=train", "a.parquet", "b.parquet")
     recorder = Recorder({f"digits/v1/_delta_log/{commits[1].name}": crc32c_of_file(commits[1])})
     monkeypatch.setattr("cli.upload.command.open_uploader", lambda *_: recorder)
@@ -136,7 +139,7 @@ def test_the_log_of_a_table_is_written_after_its_files_and_the_first_commit_last
     files, log = recorder.uploaded[:2], recorder.uploaded[2:]
     assert (0, "") == (status, err)
     assert [(f"digits/v1/split=train/{name}.parquet", False) for name in "ab"] == sorted(files)
-    assert [(f"digits/v1/_delta_log/{commits[number].name}", False) for number in (2, 0)] == log
+    assert [(f"digits/v1/_delta_log/{commits[number].name}", False) for number in (2, 0, 3)] == log
 
 
 def test_files_and_folders_may_be_mixed(tmp_path: Path) -> None:

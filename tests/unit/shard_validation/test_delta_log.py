@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from shard_validation import delta_checkpoint
 from shard_validation.delta_log import MAX_COMMITS, MAX_LOG_BYTES, TableLog, read_log
 from shard_validation.file_lists import FileListError
+from tests.support.shards import clean_log
 
 PROTOCOL = {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}
 
@@ -48,17 +53,165 @@ def test_every_version_is_as_deltalake_reads_it(tmp_path: Path) -> None:
     write_deltalake(tmp_path, rows, mode="append")
     DeltaTable(tmp_path).optimize.compact()
     DeltaTable(tmp_path).restore(1)
-    files = {f"_delta_log/{path.name}": path for path in (tmp_path / "_delta_log").glob("*")}
+    log = log_in(tmp_path)
+    for version in range(6):
+        is_as_deltalake_reads_it(log, tmp_path, version)
+
+
+def log_in(folder: Path) -> TableLog:
+    """Read the log of the table in a folder."""
+    files = {f"_delta_log/{path.name}": path for path in (folder / "_delta_log").glob("*")}
     log = read_log({n: p.stat().st_size for n, p in files.items()}, lambda n: files[n].read_bytes())
     assert log is not None
-    for version in range(6):
-        state = log.at(version)
-        actions = DeltaTable(tmp_path, version=version).get_add_actions(flatten=True)
-        assert state is not None
-        stated = {(file.size_bytes, file.num_records) for file in state.files.values()}
-        there = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.parquet")}
-        assert set(zip(*(actions[c].to_pylist() for c in ("size_bytes", "num_records")), strict=True)) == stated
-        assert (len(actions), True) == (len(state.files), set(state.files) <= there)
+    return log
+
+
+def is_as_deltalake_reads_it(log: TableLog, folder: Path, version: int) -> None:
+    """Assert that a version has the same files."""
+    state = log.at(version)
+    actions = DeltaTable(folder, version=version).get_add_actions(flatten=True)
+    assert state is not None
+    stated = {(file.size_bytes, file.num_records) for file in state.files.values()}
+    there = {path.relative_to(folder).as_posix() for path in folder.rglob("*.parquet")}
+    assert set(zip(*(actions[c].to_pylist() for c in ("size_bytes", "num_records")), strict=True)) == stated
+    assert (len(actions), True) == (len(state.files), set(state.files) <= there)
+
+
+@pytest.fixture(scope="module")
+def cleaned(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A table of which the log begins with the checkpoint of version 2; two commits follow."""
+    folder, rows = tmp_path_factory.mktemp("cleaned"), pa.table({"split": ["train", "a b%:é"], "x": [1, 2]})
+    for mode in ("append", "overwrite", "append"):
+        write_deltalake(folder, rows, mode=mode, partition_by=["split"])
+    clean_log(folder)
+    for _ in range(2):
+        write_deltalake(folder, rows, mode="append")
+    return folder
+
+
+def test_a_log_that_was_cleaned_up_is_read_from_its_checkpoint_on(cleaned: Path) -> None:
+    """As `deltalake` reads it; `_last_checkpoint` is not needed."""
+    log = log_in(cleaned)
+    assert ([2, 3, 4], None) == ([commit.version for commit in log.commits], log.problem)
+    for version in (2, 3, 4):
+        is_as_deltalake_reads_it(log, cleaned, version)
+    assert [2, 3, 3, 4] == [log.next_after(after, lambda *_: False).version for after in (None, 2, 2, 4)]
+
+
+def test_what_was_cleaned_up_since_a_closing_may_have_changed_the_records(cleaned: Path) -> None:
+    """Nothing tells whether it did."""
+    log = log_in(cleaned)
+    assert [True, True] == [log.next_after(after, lambda *_: False).changes_data for after in (0, 1)]
+
+
+@pytest.mark.parametrize(
+    ("commits", "checkpoints", "expected", "problem"),
+    [
+        ((0, 1, 2), (1,), [0, 1, 2], None),
+        ((1, 2, 3), (1,), [1, 2, 3], None),
+        ((2, 3), (1,), [1, 2, 3], None),
+        ((), (1,), [1], None),
+        ((0, 1, 4), (1, 3), [3, 4], None),
+        ((0, 1, 3), (1,), [0, 1], "00000000000000000002.json is not there"),
+        ((0, 1, 6), (4,), [4], "00000000000000000005.json is not there"),
+    ],
+)
+def test_the_log_is_read_from_the_first_version_that_leads_to_the_newest(
+    commits: tuple[int, ...], checkpoints: tuple[int, ...], expected: list[int], problem: str | None
+) -> None:
+    """A checkpoint stands for its own commit, and is not needed where that and all before it are there."""
+    contents = {name(v): json.dumps(added(f"{v}")).encode() for v in commits}
+    contents |= {checkpoint(v): parquet([PROTOCOL, added("old")]) for v in checkpoints}
+    log = read_log({path: len(content) for path, content in contents.items()}, contents.__getitem__)
+    assert log is not None
+    assert expected == [commit.version for commit in log.commits]
+    assert (log.problem is None, True) == (problem is None, (problem or "") in (log.problem or ""))
+
+
+def checkpoint(version: int, part: str = "") -> str:
+    """Path of a checkpoint."""
+    return f"_delta_log/{version:020d}.checkpoint{part}.parquet"
+
+
+def parquet(rows: list[dict[str, Any]], schema: pa.Schema | None = None) -> bytes:
+    """These rows, one column for each kind of action."""
+    schema = schema or pa.unify_schemas([pa.Table.from_pylist([row]).schema for row in rows])
+    return file_of(pa.Table.from_pylist(rows, schema=schema))
+
+
+def file_of(table: pa.Table) -> bytes:
+    """A table as a Parquet file."""
+    sink = io.BytesIO()
+    pq.write_table(table, sink)
+    return sink.getvalue()
+
+
+def test_a_checkpoint_may_have_several_parts(cleaned: Path) -> None:
+    """One that is missing is named."""
+    (path,) = (cleaned / "_delta_log").glob("*.checkpoint.parquet")
+    rows, parts = pq.read_table(path), {}
+    for number in range(3):
+        part = rows.slice(number * 2, 2 if number < 2 else None)
+        parts[checkpoint(2, f".{number + 1:010d}.0000000003")] = file_of(part)
+    log = read_log({path: len(content) for path, content in parts.items()}, parts.__getitem__)
+    assert log is not None
+    assert log_in(cleaned).at(2).files == log.newest().files  # type: ignore[union-attr]
+    gone, _ = parts.popitem()
+    with pytest.raises(FileListError, match=f"{gone}, a part of the table's checkpoint, is not there; upload it"):
+        read_log({path: len(content) for path, content in parts.items()}, parts.__getitem__)
+
+
+@pytest.mark.parametrize(
+    ("make", "problem"),
+    [
+        (lambda: b"", "cannot be decoded"),
+        (lambda: b"PAR1" + b"\xff" * 400 + b"\xff\xff\0\0PAR1", "cannot be decoded"),
+        (lambda: parquet([PROTOCOL, added()])[:-40] + parquet([PROTOCOL])[-40:], "cannot be decoded"),
+        (lambda: parquet([added()]), "it states no protocol"),
+        (lambda: parquet([{"protocol": {"minReaderVersion": "x"}}]), "row 1: it is no action"),
+        (
+            lambda: parquet([PROTOCOL, {"add": {"path": "../a", "size": 1}}]),
+            "row 2: .*relative to the version's folder",
+        ),
+        (lambda: parquet([PROTOCOL, added(), added()]), "row 3: a.parquet is added twice"),
+        (lambda: parquet([PROTOCOL, {"add": {"path": "a", "size": None, "x": 1}}]), "row 2: a: size is not stated"),
+        (lambda: parquet([PROTOCOL, {"sidecar": {"path": "s.parquet"}}]), "row 2: a checkpoint with sidecars"),
+        (lambda: parquet([PROTOCOL, *[{"add": None}] * 3000, added("b")]), "more than 2,000 rows"),
+    ],
+)
+def test_a_checkpoint_that_is_none_is_refused(
+    make: Callable[[], bytes], problem: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever was written there."""
+    monkeypatch.setattr(delta_checkpoint, "MAX_ROWS", 2000)
+    with pytest.raises(FileListError, match=f"{checkpoint(5)}: .*{problem}"):
+        read_log({checkpoint(5): 1}, lambda _: make())
+
+
+def test_what_a_checkpoint_says_of_readers_is_refused_by_name() -> None:
+    """As in a commit; statistics may be columns."""
+    mapped = {"metaData": {"configuration": [("delta.columnMapping.mode", "name")]}}
+    vector = added(deletionVector={"storageType": "u"})
+    parsed = {"add": {"path": "b", "size": 1, "stats_parsed": {"numRecords": 7}}}
+    schema = pa.schema({
+        "metaData": pa.struct({"configuration": pa.map_(pa.string(), pa.string())}),
+        "protocol": pa.struct({"minReaderVersion": pa.int32(), "readerFeatures": pa.list_(pa.string())}),
+        "add": pa.struct({
+            "path": pa.string(),
+            "size": pa.int64(),
+            "stats": pa.string(),
+            "stats_parsed": pa.struct({"numRecords": pa.int64()}),
+            "deletionVector": pa.struct({"storageType": pa.string()}),
+        }),
+    })  # fmt: skip
+    unknown = {"protocol": {"minReaderVersion": 3, "readerFeatures": ["v2Checkpoint"]}}
+    content = parquet([mapped, vector, parsed, unknown], schema)
+    log = read_log({checkpoint(5): 1}, lambda _: content)
+    assert log is not None
+    state = log.newest()
+    assert {"a.parquet": 3, "b": 7} == {name: file.num_records for name, file in state.files.items()}
+    for problem in ("column mapping (name)", "a.parquet has a deletion vector", "reader feature v2Checkpoint"):
+        assert 1 == sum(problem in each for each in state.problems)
 
 
 def test_a_version_that_changes_no_file_is_no_next_one() -> None:

@@ -13,7 +13,7 @@ from shared.exit_codes import ExitCode
 from shared.job_arguments import JobArguments, ScriptArguments
 
 ID = "/subscriptions/s/resourceGroups/g/providers/Microsoft.MachineLearningServices/workspaces/w/codes/x/versions/"
-DIGESTS = {1: "4ecf35f4d1807a18"}
+DIGESTS = {1: "0e6d3e18143f41d2"}
 """Newest version → digest of what both sides agree on."""
 
 

@@ -203,6 +203,20 @@ def test_a_script_runs_in_the_checked_process_with_its_paths(tmp_path: Path, *, 
     assert (7, [pid, words, variables]) == (code, json.loads(output or "null")), errors
 
 
+@pytest.mark.parametrize("pass_paths", [True, False])
+def test_a_script_gets_the_folder_of_the_files_that_its_pipeline_brings(*, pass_paths: bool) -> None:
+    """As a flag after the paths where it gets those; its own arguments keep their words, also such ones."""
+    own = replace(OWN, arguments=("--files", "mine"), files="/mnt/f", pass_paths=pass_paths)
+    read = ScriptArguments.from_argv(shlex.split(own.to_command("mine.py"))[4:])
+    assert (own, "/mnt/f") == (read, read.environment()["LANDFALL_FILES"])
+    assert [*(["--files", "/mnt/f"] if pass_paths else []), "--files", "mine"] == read.to_script()[
+        -4 if pass_paths else -2 :
+    ]
+    without = replace(own, files="")
+    assert without == ScriptArguments.from_argv(shlex.split(without.to_command("mine.py"))[4:])
+    assert "LANDFALL_FILES" not in without.environment()
+
+
 @pytest.mark.parametrize(
     "variables",
     [

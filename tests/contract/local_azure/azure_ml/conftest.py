@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session")
 def emulator(tmp_path_factory: pytest.TempPathFactory, azurite: Azurite) -> Iterator[AzureMl]:
     """An emulator with a cluster, environments, and datastores over the containers `datasets` and `runs`."""
-    running = start_with_cluster(tmp_path_factory.mktemp("azure_ml"), azurite, "--log-addresses", "signed")
+    running = start_with_cluster(
+        tmp_path_factory.mktemp("azure_ml"), azurite, "--log-addresses", "signed", "--storage-writer", "system"
+    )
     for name, account in (("datasets", DATA_ACCOUNT), ("runs", HOST_ACCOUNT)):
         properties = {
             "datastoreType": "AzureBlob",

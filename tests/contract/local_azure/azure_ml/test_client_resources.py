@@ -15,8 +15,8 @@ from cli.errors import CliError
 from cli.publish.clusters import OfferedSize, WantedCluster
 from cli.publish.workspace import AzureMlWorkspace
 from function_app.config.clusters import Cluster, ClusterSize
-from local_azure.azurite import DATA_ACCOUNT
-from tests.support.azure_ml import AzureMl, command_job
+from local_azure.azurite import DATA_ACCOUNT, HOST_ACCOUNT
+from tests.support.azure_ml import WORKSPACE_ID, AzureMl, command_job
 
 if TYPE_CHECKING:
     from azure.ai.ml import MLClient
@@ -230,6 +230,70 @@ def test_packages_are_registered_as_a_conda_file(client: MLClient) -> None:
     )
     environment = client.environments.get("packages", "1")
     assert (f"i@sha256:{'1' * 64}", listed) == (environment.image, environment.conda_file["dependencies"])
+
+
+@pytest.mark.filterwarnings("ignore::marshmallow.warnings.RemovedInMarshmallow4Warning")
+def test_files_are_uploaded_once_and_a_job_reads_them(
+    client: MLClient, emulator: AzureMl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the identity of this machine, in blocks; the job's input names the asset, and is read-only."""
+    from azure.ai.ml import Input, command
+
+    monkeypatch.setenv("LANDFALL_WORKSPACE_BLOB_URI", f"{emulator.url}/blob/{HOST_ACCOUNT}")
+    (tmp_path / "large").write_bytes(b"x" * ((4 << 20) + 1))
+    (tmp_path / "word").write_text("hello")
+    files = {"large.bin": tmp_path / "large", "vocab/words.txt": tmp_path / "word"}
+    name = f"brought-{uuid.uuid4()}"
+    before = len(emulator.calls("/blob/"))
+    made = [AzureMlWorkspace(client).ensure_files(name, "1", files) for _ in range(2)]
+    writes = [call for call in emulator.calls("/blob/")[before:] if call["method"] == "PUT"]
+    assert ([True, False], 4) == (made, len(writes))  # two blocks and their list, and one small file
+    path = f"{WORKSPACE_ID}/data/{name}/versions/1"
+    job = command(
+        command="cat ${{inputs.files}}/vocab/words.txt && wc -c ${{inputs.files}}/large.bin; ls -l ${{inputs.files}}",
+        environment=f"{WORKSPACE_ID}/environments/plain/versions/1",
+        compute="cluster",
+        name=name,
+        inputs={"files": Input(type="uri_folder", path=path, mode="ro_mount")},
+    )
+    client.jobs.create_or_update(job)
+    assert "Completed" == emulator.await_status(name)
+    with emulator.http() as http:
+        log = http.get(f"/twin/jobs/{name}/log").text
+    assert [True, True, True] == [words in log for words in ("hello", str((4 << 20) + 1), "-r--r--r--")], log
+
+
+@pytest.mark.parametrize(
+    ("version", "body", "words"),
+    [
+        (
+            "2",
+            {"dataType": "uri_folder", "dataUri": "azureml://datastores/absent/paths/x/"},
+            "Could not find datastore",
+        ),
+        ("1", {"dataType": "uri_folder"}, "'dataUri' is a required property"),
+        (
+            "1",
+            {"dataType": "uri_folder", "dataUri": "azureml://datastores/workspaceblobstore/paths/y/"},
+            "cannot be changed",
+        ),
+    ],
+)
+def test_data_that_the_service_would_not_take_are_refused(
+    emulator: AzureMl, version: str, body: dict[str, str], words: str
+) -> None:
+    """A version's place is fixed, and must exist."""
+    place = {"dataType": "uri_folder", "dataUri": "azureml://datastores/workspaceblobstore/paths/x/"}
+    emulator.put("data/fixed/versions/1", {"properties": place}).raise_for_status()
+    refused = emulator.put(f"data/fixed/versions/{version}", {"properties": body})
+    assert (400, True) == (refused.status_code, words in refused.text), refused.text
+
+
+def test_a_job_with_data_that_do_not_exist_is_refused(emulator: AzureMl) -> None:
+    """Before a node is started."""
+    files = {"jobInputType": "uri_folder", "uri": f"{WORKSPACE_ID}/data/absent/versions/1", "mode": "ReadOnlyMount"}
+    refused = emulator.put("jobs/reads-nothing", command_job("echo ok", inputs={"files": files}))
+    assert (400, True) == (refused.status_code, "Could not find data" in refused.text)
 
 
 def code_asset(folder: Path) -> Code:

@@ -22,6 +22,7 @@ from cli.publish.clusters import WantedCluster
 from cli.publish.workspace import WorkspaceId
 from function_app.config.clusters import Cluster, ClusterSize
 from function_app.config.environments import OwnEnvironment
+from function_app.config.own_files import read_files
 from shared import SPOKEN, spoken_by
 from tests.support.memory_workspace import MemoryWorkspace
 from tests.support.processes import REPOSITORY
@@ -72,6 +73,23 @@ def test_environments_of_pipelines_are_registered_under_the_version_that_jobs_na
     expected = {("landfall-own", own.version(base)): own.image or IMAGE for own in owns}
     assert {("landfall-training", base): IMAGE, **expected} == workspace.environments
     assert ["{}"] == [conda for conda in workspace.conda_files.values() if conda]
+
+
+def test_files_of_pipelines_are_registered_under_the_version_that_jobs_name(
+    publication: Publication, tmp_path: Path
+) -> None:
+    """Once; a file that was written since its digest was made would stand under a wrong version."""
+    (tmp_path / "weights.h5").write_bytes(b"w")
+    files, workspace = read_files(tmp_path, ["weights.h5"]), MemoryWorkspace()
+    said: list[str] = []
+    for _ in range(2):
+        publish(replace(publication, files=[files]), workspace, said.append)
+    assert {("landfall-files", files.version): ["weights.h5"]} == workspace.files
+    own = [line for line in said if line.startswith("files ")]
+    assert [f"files landfall-files:{files.version} (1 files): {did}" for did in ("created", "exists already")] == own
+    (tmp_path / "weights.h5").write_bytes(b"other")
+    with pytest.raises(CliError, match=r"weights.h5: changed while it was published; run landfall publish again"):
+        publish(replace(publication, files=[files]), workspace, said.append)
 
 
 def test_the_settings_refer_to_what_was_registered(publication: Publication) -> None:

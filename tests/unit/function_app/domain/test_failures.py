@@ -49,6 +49,7 @@ def exited(code: int, tail: str = "") -> str:
             "",
         ),
         ("configuration", "", "Error Code: ScriptExecution.WriteStreams.Authentication", ""),
+        ("configuration", "404/FilesNotPublished", "the workspace has no version 1 of landfall-files", ""),
         ("image_build", "UserError/ImageBuildFailure", "Image build failed. For more details, check log file", ""),
         (
             "packages",

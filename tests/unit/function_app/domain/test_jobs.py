@@ -5,14 +5,17 @@ from __future__ import annotations
 import shlex
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from function_app.config.environments import OwnEnvironment
+from function_app.config.own_files import OwnFile, OwnFiles
 from function_app.config.pipelines import Pipeline
 from function_app.domain.jobs import (
     SPEC_HASH_TAG,
+    files_version,
     plan_run,
     report_path,
     runs_own_script,
@@ -21,7 +24,7 @@ from function_app.domain.jobs import (
     with_expected_machines,
 )
 from function_app.domain.records import DatasetVersion, Generation
-from shared.job_arguments import JobArguments
+from shared.job_arguments import JobArguments, TrainingOptions
 from shared.traces import place_of_run
 from tests.support.world import VERSION, WORKSPACE, clusters, pipeline
 
@@ -165,6 +168,34 @@ def test_a_pipelines_own_environment_is_part_of_the_job_and_of_its_name() -> Non
     )
     changed = plan_run(plain.within(OwnEnvironment(conda_file="{}")), GENERATION, WORKSPACE)
     assert 3 == len({plan.logical_run, changed.logical_run, plan_run(plain, GENERATION, WORKSPACE).logical_run})
+
+
+def test_a_pipelines_files_are_an_input_of_the_job_and_part_of_its_name() -> None:
+    """Exactly the version that was published; a script gets their folder, and other pipelines keep their names."""
+    plain = train(script="scripts/mine.py", arguments=("--rate", "0.1"))
+    placed = plain.within(files=brought("a"))
+    plan = plan_run(placed, GENERATION, WORKSPACE)
+    root = WORKSPACE.environment_id.partition("/environments/")[0]
+    uri = f"{root}/data/landfall-files/versions/{brought('a').version}"
+    assert {"type": "uri_folder", "uri": uri} == plan.spec.inputs["files"]
+    assert " --rate 0.1 --landfall-files ${{inputs.files}} --pass-paths True " in plan.spec.command
+    assert brought("a").version == files_version(spec_from_json(spec_to_json(plan.spec)))
+    names = {plan_run(one, GENERATION, WORKSPACE).logical_run for one in (plain, plain.within(files=brought("b")))}
+    assert 3 == len({plan.logical_run, *names})
+    assert "files" not in plan_run(plain, GENERATION, WORKSPACE).spec.inputs
+
+
+def test_options_of_landfalls_training_name_the_files_that_a_pipeline_brings() -> None:
+    """By their paths in the job; a path that is none of them stays as it is."""
+    options = TrainingOptions(pretrained_weights="weights.keras", model_module="scripts/net.py")
+    plan = plan_run(train(options=options).within(files=brought("a")), GENERATION, WORKSPACE)
+    assert "--pretrained-weights ${{inputs.files}}/weights.keras " in plan.spec.command
+    assert "--model-module scripts/net.py " in plan.spec.command
+
+
+def brought(content: str) -> OwnFiles:
+    """One file of weights."""
+    return OwnFiles(files=(OwnFile(name="weights.keras", path=Path("/x/weights.keras"), digest=content),))
 
 
 @pytest.mark.parametrize(("distribution", "processes"), [("pytorch", 4), ("tensorflow", 1)])

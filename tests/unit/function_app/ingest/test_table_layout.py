@@ -16,6 +16,7 @@ from function_app.config.pipelines import Feature
 from function_app.explain.description import describe_version
 from function_app.sweep.sweep import sweep
 from shared.manifest import Manifest
+from tests.support.shards import clean_log
 from tests.support.world import VERSION, World, pipeline
 
 
@@ -281,3 +282,61 @@ def test_a_table_that_cannot_be_read_says_why(table: Table) -> None:
     paths.append(table.put(f"_delta_log/{1:020}.json", json.dumps(mapped).encode()))
     table.deliver(*paths)
     assert ([0], True) == ([v for v, _ in table.closings()], "column mapping (name)" in table.missing()[0])
+
+
+@pytest.fixture(scope="module")
+def cleaned(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a table whose log begins with the checkpoint of version 1, which version 2 follows."""
+    table = Table(tmp_path_factory.mktemp("cleaned"))
+    table.write(rows(0), rows(1, split="validation"))
+    table.write(rows(2), rows(3, split="validation"), mode="overwrite")
+    clean_log(table.folder)
+    table.write(rows(4))
+    (table.folder / "_delta_log" / f"{1:020}.json").unlink()
+    for path in set(table.folder.rglob("*.parquet")) - {Path(uri) for uri in DeltaTable(table.folder).file_uris()}:
+        if "_delta_log" not in path.parts:
+            path.unlink()
+    return table.folder
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
+def test_a_checkpoint_closes_once_as_the_version_that_it_stands_for(cleaned: Path, order: tuple[int, ...]) -> None:
+    """Whatever order the events of its files, the checkpoint and the next commit come in, twice or never."""
+    for lost in (None, 2):
+        table = Table(cleaned)
+        paths = table.copy()
+        parts = [paths[:-3], paths[-3:-2], paths[-2:]]
+        for number in (*order, *order):
+            table.deliver(*(parts[number] if number != lost else ()))
+        table.sweep_later()
+        table.sweep_later()
+        assert (names(table.stated(1, 2)), [], [2]) == (table.closings(), table.missing(), runs(table))
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
+def test_a_checkpoint_may_be_copied_before_or_after_what_it_names(cleaned: Path, order: tuple[int, ...]) -> None:
+    """Until it is there, status names the first commit; it ends with the newest version."""
+    table = Table(cleaned)
+    files = table.new_files()
+    parts = [files[:-3], files[-3:-2], files[-2:]]
+    for number in order:
+        table.deliver(*table.copy(*parts[number]))
+    table.sweep_later()
+    assert (names(table.stated(1, 2))[-1:], []) == (table.closings()[-1:], table.missing())
+
+
+def test_a_log_that_is_cleaned_up_in_place_goes_on_with_the_next_commit(table: Table) -> None:
+    """The clean-up itself closes nothing."""
+    for number in (0, 2):
+        table.commit(rows(number), rows(number + 1, split="validation"))
+    first = names(table.stated(0, 1))
+    clean_log(table.folder)
+    table.deliver(*table.copy())
+    for name in sorted(table.copied):
+        if not (table.folder / name).exists():
+            table.world.remove(f"{VERSION}/{name}")
+    table.sweep_later()
+    assert (first, []) == (table.closings(), table.missing())
+    table.commit(rows(4))
+    table.sweep_later()
+    assert ([*first, *names(table.stated(2))], []) == (table.closings(), table.missing())

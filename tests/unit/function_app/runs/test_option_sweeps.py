@@ -91,7 +91,10 @@ def test_a_completed_run_says_that_it_waits_for_the_others() -> None:
     assert (f"the other runs of option sweep {sweep.sweep_id}: once all have ended, the best one is registered",) == (
         explained.awaited
     )
-    assert f"run 1 of {sweep.sweep_id}" in look(world, f"/runs/{first.run_id}").text
+    assert (
+        f'run 1 of <a href="/compare?sweep={sweep.sweep_id}">{sweep.sweep_id}</a>'
+        in look(world, f"/runs/{first.run_id}").text
+    )
 
 
 def test_no_run_is_registered_before_the_last_has_ended() -> None:

@@ -19,7 +19,12 @@ def datastore(name: str) -> BlobLocation:
     return DATASTORES[name]
 
 
-CATALOGUE = Catalogue(datastore=datastore, job_output=lambda job, output: OUTPUTS[job, output])
+ASSET = "/subscriptions/s/resourceGroups/g/providers/Microsoft.MachineLearningServices/workspaces/w/data/d/versions/1"
+CATALOGUE = Catalogue(
+    datastore=datastore,
+    job_output=lambda job, output: OUTPUTS[job, output],
+    data={ASSET: "azureml://datastores/data/paths/files/1/"}.__getitem__,
+)
 FULL = "azureml://subscriptions/s/resourcegroups/r/workspaces/w/datastores/data"
 FULL_WITH_PROVIDER = "azureml://subscriptions/s/resourceGroups/r/providers/Microsoft.MachineLearningServices/workspaces/w/datastores/data"
 

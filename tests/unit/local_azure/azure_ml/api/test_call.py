@@ -23,6 +23,7 @@ API_VERSIONS = {
     "computes": "2023-08-01-preview",
     "environments": "2023-04-01-preview",
     "models": "2023-08-01-preview",
+    "data": "2023-04-01-preview",
 }  # codes are left out: the client sends hash_version as a number, which the published schema forbids
 
 
@@ -33,6 +34,7 @@ UNKNOWN = {
     "computes": ["", "properties", "properties.properties", "properties.properties.scaleSettings"],
     "environments": ["", "properties"],
     "models": ["", "properties"],
+    "data": ["", "properties"],
     "codes": ["", "properties"],
     "datastores": ["", "properties", "properties.credentials"],
 }
@@ -40,6 +42,7 @@ MISSING = {
     "jobs": ["properties.command", "properties.environmentId", "properties.jobType", "properties.inputs.data.uri"],
     "computes": ["properties.computeType", "properties.properties.scaleSettings.maxNodeCount"],
     "datastores": ["properties.containerName"],
+    "data": ["properties.dataType", "properties.dataUri"],
 }
 WRONG = [
     ("jobs", "properties.inputs.data.nobodyKnows", 1),
@@ -54,6 +57,8 @@ WRONG = [
     ("computes", "properties.properties.vmPriority", "Cheap"),
     ("environments", "properties.image", 1),
     ("models", "properties.tags.job", 1),
+    ("data", "properties.dataType", "folder"),
+    ("data", "properties.dataUri", ""),
 ]
 ADD, REMOVE = "nobodyKnows", object()
 MUTATIONS = [
@@ -109,6 +114,7 @@ def published() -> Check:
         pytest.skip("shared/tools/check_azureml_body.py cannot be loaded")
     module = importlib.util.module_from_spec(specification)
     specification.loader.exec_module(module)
+    module.RESOURCES.setdefault("data", "workspaces_data_versions")
     checks = {name: module.validator(version, name) for name, version in API_VERSIONS.items()}
     return lambda resource, body: list(module.violations(checks[resource], body))
 

@@ -190,6 +190,9 @@ LOG_RULES: tuple[_ServiceRule, ...] = (
 """Applied to log and message, in this order: a rank without memory makes the others lose their connection."""
 
 
+IMAGE_FIX = "take an image for linux/amd64 that has Python on its PATH, and no entry point that ends by itself"
+"""What mends a container that ends before the script begins."""
+
 SCRIPT_RULES: tuple[tuple[frozenset[int], str, str], ...] = (
     (
         frozenset({2}),
@@ -214,7 +217,15 @@ SCRIPT_RULES: tuple[tuple[frozenset[int], str, str], ...] = (
     (
         frozenset({126, 127}),
         r"^.*(?:command not found|No such file or directory|Permission denied|exec format error)",
-        "take an image that has Python on its PATH, and no entry point that ends by itself",
+        IMAGE_FIX,
+    ),
+    (
+        frozenset({1, 125, 126, 127, 128, 255}),
+        (
+            r"^(?:.*exec [^\n]{0,200}: (?:exec format error|no such file or directory|permission denied)"
+            r"|.*OCI runtime [^\n]{0,400}|.*executable file not found in \$PATH)"
+        ),
+        IMAGE_FIX,
     ),
 )
 """Exit codes of Python or a shell, what a script ended of, and what mends it: never the data."""
@@ -267,6 +278,8 @@ def _by_exit_code(evidence: Evidence) -> Finding | None:
     known = EXIT_CODES.get(int(found[1])) if found else None
     if found is None or known is None:
         return None
+    if known[0] is FailureClass.DATA and _is_silent(evidence):
+        return None  # the training says which data; the entry point of an image may end with any code
     return Finding(failure_class=known[0], evidence=f"exit code {found[1]}: {known[1]}")
 
 
@@ -283,9 +296,19 @@ def _by_end(evidence: Evidence) -> Finding | None:
     if evidence.log_problem:
         return None  # the process failed of something that only its log says
     if "ExecutionFailed" in evidence.error_code or _EXIT.search(evidence.error):
+        if _is_silent(evidence):
+            words = f"the container ended without any output: {evidence.error}"[:_MAX_QUOTE_CHARS]
+            return Finding(failure_class=FailureClass.CONFIGURATION, evidence=words, fix=IMAGE_FIX)
         words = f"the user's process failed: {evidence.error_code} {evidence.error}"
         return Finding(failure_class=FailureClass.USER_CODE, evidence=words[:_MAX_QUOTE_CHARS])
     return None
+
+
+def _is_silent(evidence: Evidence) -> bool:
+    """Whether a process that ended wrote nothing: Landfall announces each rank before it starts a script."""
+    if "ExecutionFailed" not in evidence.error_code or evidence.log_problem:
+        return False
+    return not evidence.log_tail.strip() and not evidence.error.partition(_LOG_FOLLOWS)[2].strip()
 
 
 def _text(evidence: Evidence) -> str:

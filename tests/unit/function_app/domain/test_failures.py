@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -203,6 +205,9 @@ TRACEBACK = 'Traceback (most recent call last):\n  File "mine.py", line 1, in <m
         (2, "python: can't open file '/wd/mine.py': [Errno 2] No such file or directory", "provide the file"),
         (127, "/bin/bash: line 1: python: command not found", "Python on its PATH"),
         (126, "/bin/bash: line 1: /usr/bin/python: Permission denied", "Python on its PATH"),
+        (1, "exec /usr/bin/python: exec format error", "for linux/amd64"),
+        (255, "exec /opt/entry.sh: no such file or directory", "no entry point that ends by itself"),
+        (128, 'OCI runtime create failed: exec: "python": executable file not found in $PATH', "Python on its PATH"),
     ],
 )
 def test_what_a_script_lacks_is_said_with_what_mends_it(code: int, log: str, mends: str) -> None:
@@ -229,3 +234,31 @@ def test_what_a_script_only_met_on_its_way_does_not_decide(expected: str, code: 
     """The last exception counts, and an exit code with a meaning; damaged weights are no damaged data."""
     evidence = Evidence(status="Failed", error_code="UserError/ExecutionFailed", error=exited(code), log_tail=log)
     assert expected == classify(evidence).failure_class
+
+
+@pytest.mark.parametrize("code", [1, 3, 10, 64, 126, 255])
+@pytest.mark.parametrize("log", ["", " \n"])
+def test_a_container_that_ends_without_output_is_its_images_fault(code: int, log: str) -> None:
+    """Whatever its exit code: neither the data nor the script are to blame, as neither was read."""
+    evidence = Evidence(status="Failed", error_code="UserError/ExecutionFailed", error=exited(code), log_tail=log)
+    finding = classify(evidence)
+    assert ("configuration", True) == (finding.failure_class, "Python on its PATH" in finding.fix), finding
+    assert f"exited with status code {code}" in finding.evidence
+
+
+@pytest.mark.parametrize(
+    ("expected", "evidence"),
+    [
+        ("data", Evidence(status="Failed", error=exited(10), log_tail="shard train-00001 should have CRC32C")),
+        ("data", Evidence(status="Failed", error=exited(10), log_problem="403")),
+        ("out_of_memory", Evidence(status="Failed", error=exited(137))),
+        ("preempted", Evidence(status="Failed", error=exited(143))),
+        ("unknown", Evidence(status="Failed", error=exited(3), log_problem="403")),
+        ("user_code", Evidence(status="Failed", error=exited(3), log_tail="epoch 1")),
+        ("user_code", Evidence(status="Failed", error=exited(3))),
+    ],
+)
+def test_a_container_of_which_more_is_known_is_not_silent(expected: str, evidence: Evidence) -> None:
+    """A log, a signal, a log that exists and could not be read, or a service that does not say what ran."""
+    code = "" if expected == "user_code" and not evidence.log_tail else "UserError/ExecutionFailed"
+    assert expected == classify(replace(evidence, error_code=code)).failure_class

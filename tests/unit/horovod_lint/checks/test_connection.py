@@ -240,3 +240,31 @@ def test_batches_trained_one_by_one_are_a_training() -> None:
     assert ["optimizer_not_distributed"] == [code for code in found(plain) if code.startswith("optimizer")]
     unshared = spoilt(script, ("x, y = x[hvd.rank()::hvd.size()], y[hvd.rank()::hvd.size()]\n", ""))
     assert "data_not_sharded" in found(unshared)
+
+
+DEEPSPEED = """
+import argparse
+import os
+import deepspeed
+import torch
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--local_rank", type=int, default=int(os.environ.get("LOCAL_RANK", 0)))
+args, _ = parser.parse_known_args()
+deepspeed.init_distributed()
+torch.cuda.set_device(args.local_rank)
+model = torch.nn.Linear(784, 10)
+engine, _, loader, _ = deepspeed.initialize(args=args, model=model, model_parameters=model.parameters())
+for images, labels in loader:
+    loss = torch.nn.functional.cross_entropy(engine(images), labels)
+    engine.backward(loss)
+    engine.step()
+engine.save_checkpoint(os.environ["LANDFALL_CHECKPOINT"])
+"""
+
+
+@pytest.mark.parametrize("distribution", ["pytorch", "mpi"])
+def test_a_script_of_deepspeed_has_no_rule_of_horovods(distribution: str) -> None:
+    """It finds the other ranks by the variables of PyTorch, or by those of Open MPI."""
+    machine = Machine(vm_size="Standard_NC24rs_v3", distribution=distribution)
+    assert () == lint_script(DEEPSPEED.encode(), "mine.py", machine).findings

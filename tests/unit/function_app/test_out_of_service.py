@@ -164,7 +164,7 @@ def test_the_api_says_why(method: str, path: str, body: dict[str, str] | None) -
     """503: asking again helps once the file is mended."""
     answer = call(two_datasets(), method, path, json=body)
     assert (503, "pipeline_out_of_service") == error(answer)
-    assert OUTAGE == answer.json()["error"]["message"]
+    assert OUTAGE == answer.json()["detail"]
 
 
 def test_the_api_lists_the_pipelines() -> None:

@@ -163,9 +163,13 @@ With `delta`, a table is written to the version's folder, as by
 - A commit is passed over if it names a file that a later commit removes and that was rejected or is no longer there
   (`VACUUM`), if it has no file of a split, or if more than 100 later ones wait. One that changes no file is no
   generation.
-- Copy the log after the files and the first commit last, as `landfall upload` does; the writers of Delta tables write
-  the log last by themselves. A commit that is renamed into place (Spark on storage with folders) is seen by the next
-  sweep.
+- Where writers have deleted the first commits (log retention), the log is read from its first checkpoint on that
+  leads to the newest commit. A checkpoint closes as the version that it stands for, and only if that has not closed;
+  versions before it are no longer known. It may have several parts; checkpoints of version 2 (`v2Checkpoint`) are
+  not read.
+- Copy the log after the files and the first commit last (after it, the checkpoints), as `landfall upload` does; the
+  writers of Delta tables write the log last by themselves. A commit that is renamed into place (Spark on storage with
+  folders) is seen by the next sweep.
 - Tables with a column mapping, files with deletion vectors (`REORG TABLE … APPLY (PURGE)` rewrites them) and other
   features that change what readers must do are not trained on; `landfall status` says which.
 

@@ -15,7 +15,8 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from PIL import Image
 
-from tests.examples.journeys import ended, landfall
+from local_azure.processes import wait_until
+from tests.examples.journeys import DEADLINE_S, ended, landfall
 from tests.support.processes import REPOSITORY
 from tests.support.twin import TwinUnderTest
 
@@ -119,6 +120,8 @@ def test_data_become_a_registered_model_by_the_commands_of_the_page(
 
     for words in commands(heading):
         to = ["--to", str(pipelines / f"{dataset}.yaml")] if words[0] == "init" else []
+        if words[0] == "status":  # which knows a version once the first event of its upload was handled
+            wait_until(lambda: twin.version(f"{dataset}/v1"), what="the upload to be noticed", timeout_s=DEADLINE_S)
         landfall(*map(placed, ["", *words], words), *to, **addresses)
     journey = ended(twin, f"{dataset}/v1", tmp_path / "outputs")
     assert ("registered", dataset) == (journey.run["state"], journey.run["model_name"])

@@ -89,22 +89,12 @@ class Listed:
 
 def listed_files(stated: FileList, names: Iterable[str], data: Data) -> Listed:
     """Return the files that a list means, of these. Raises click.UsageError."""
-    from function_app.config.layouts import NoSplitError
-
-    shards, problems = dict[str, ShardName](), []
     try:
         files = stated.among(names)
     except FileListError as error:
         raise click.UsageError(str(error)) from error
-    for file in files.values():
-        try:
-            shard = data.layout.listed(file, data.splits)
-        except NoSplitError as error:
-            problems.append(f"{stated.source}: {file.place}: {error}")
-        except ShardNameError:
-            continue
-        else:
-            shards |= {file.name: shard} if shard.split in data.splits else {}
+    shards, problems = data.layout.asked(files.values(), data.splits)
+    problems = [f"{stated.source}: {problem}" for problem in problems]
     return Listed(stated=stated, shards=shards, problems=problems)
 
 

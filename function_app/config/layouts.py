@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Annotated, Any, Literal, Self
@@ -196,6 +196,21 @@ class Layout(Section):
         if split is None:
             raise self._no_split(file.name)
         return replace(shard, split=split)
+
+    def asked(self, listed: Iterable[StatedFile], splits: Collection[str]) -> tuple[dict[str, ShardName], list[str]]:
+        """Return the shards of these splits that a list means, by name, and what is to be corrected in the list."""
+        shards, problems = dict[str, ShardName](), list[str]()
+        for file in listed:
+            try:
+                shard = self.listed(file, splits)
+            except NoSplitError as error:
+                problems.append(f"{file.place}: {error}")
+            except ShardNameError:
+                continue
+            else:
+                if shard.split in splits:
+                    shards[file.name] = shard
+        return shards, problems
 
     def _split_of(self, path: str, splits: Collection[str]) -> str:
         split = self._split_in_path(path, splits, by_list=self._list_states_splits)

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, TypeVar
 
-from function_app.config.layouts import NoSplitError
 from function_app.domain.errors import ServiceUnavailableError
 from function_app.domain.records import NUM_BUCKETS, BlobFacts, ShardRecord, ShardState
 from function_app.domain.shard_paths import shard_place
@@ -26,11 +25,10 @@ from shard_validation.file_lists import (
     MAX_LIST_BYTES,
     FileList,
     FileListError,
-    StatedFile,
     read_file_list,
     reason_against,
 )
-from shared.shard_names import ShardName, ShardNameError
+from shared.shard_names import ShardName
 
 MAX_KEPT_LISTS = 2
 """Lists that a process keeps: every verdict is compared with one, and one may name 100,000 files."""
@@ -157,7 +155,8 @@ class ListVersion(ListedVersion[Compared]):
             return replace(listing, problems=[str(error)])
         if stated is None:
             return listing
-        asked, problems = self._asked(members.values())
+        data = self.pipeline.data
+        asked, problems = data.layout.asked(members.values(), data.splits)
         problems += self.problems_of(stated)
         if len(found.files) > MAX_FILES:
             problems.append(f"the folder has more than {MAX_FILES:,} files; delete those that are not listed")
@@ -174,21 +173,6 @@ class ListVersion(ListedVersion[Compared]):
             stated=stated,
             problems=[*problems, *self._wrong_totals(files, stated)],
         )
-
-    def _asked(self, members: Iterable[StatedFile]) -> tuple[dict[str, ShardName], list[str]]:
-        """Return the listed files that the pipeline asks for, and what is wrong with the others."""
-        asked, problems, data = dict[str, ShardName](), list[str](), self.pipeline.data
-        for file in members:
-            try:
-                shard = data.layout.listed(file, data.splits)
-            except NoSplitError as error:
-                problems.append(f"{file.place}: {error}")
-            except ShardNameError:
-                continue
-            else:
-                if shard.split in data.splits:
-                    asked[file.name] = shard
-        return asked, problems
 
     def _wrong_totals(self, files: Sequence[StoredFile], stated: FileList) -> Iterator[str]:
         """Yield the splits whose files are all accepted and together are not as the list states."""

@@ -79,12 +79,8 @@ class TableOfVersion(ListVersion):
         return None if log is None else log.at(note["table_version"])
 
     def _is_late(self, name: str, written_at: datetime, stated: FileList, note: Mapping[str, Any]) -> bool:
-        del (
-            name,
-            written_at,
-            stated,
-            note,
-        )  # a commit states the size and the records of each file, whenever it is copied
+        # A commit states the size and the records of each file, so it does not matter when the file is copied.
+        del name, written_at, stated, note
         return False
 
     def _log(self, files: Mapping[str, BlobFacts]) -> TableLog | None:

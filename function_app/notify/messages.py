@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
-from function_app.domain.failures import FailureClass, Remedy
+from function_app.domain.failures import MENDABLE, FailureClass, Remedy
 from function_app.domain.records import RunRecord
 from function_app.domain.run_states import RunState
 from function_app.notify.outbox import add_notifications, deliver
@@ -68,12 +68,7 @@ def _text(run: RunRecord) -> str:
 
 def _is_to_be_mended(run: RunRecord) -> bool:
     """Whether the reason of the remedy says what a person has to do."""
-    return run.remedy == Remedy.QUARANTINE or run.failure_class in (
-        FailureClass.CONFIGURATION,
-        FailureClass.DATA_CHANGED,
-        FailureClass.MISSING_RESOURCES,
-        FailureClass.PACKAGES,
-    )
+    return run.remedy == Remedy.QUARANTINE or run.failure_class in {*MENDABLE, FailureClass.PACKAGES}
 
 
 def _sentence(text: str) -> str:

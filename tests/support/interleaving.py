@@ -19,7 +19,7 @@ class Turns:
         self._back = _taken()
 
     def around(self, call: object, make: Callable[[], Any]) -> Any:
-        """Let another handler take its turn before the call is made; outside of ``run``, only make the call."""
+        """Let another handler take its turn before the call is made; where there is none, only make the call."""
         del call
         go: threading.Lock | None = getattr(self._own, "go", None)
         if go is not None and len(self._left) > 1:

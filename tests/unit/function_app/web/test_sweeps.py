@@ -19,6 +19,18 @@ def trained_world() -> World:
     return world
 
 
+def ended_sweep() -> tuple[World, dict[str, Any]]:
+    """Return a world with a sweep of two runs that have ended, and the answer to its request."""
+    world = trained_world()
+    sweep = call(world, "POST", "/api/sweeps", json=BODY).json()
+    for accuracy in (0.96, 0.98):
+        world.serve_requests()
+        run = world.ledger.runs()[0]
+        world.end_job(run, val_accuracy=accuracy)
+        world.follow(run)
+    return world, sweep
+
+
 def test_a_sweep_is_requested_once_and_shown_as_it_stands() -> None:
     """202, then 200 with the same location; runs that are not started have no state."""
     world = trained_world()
@@ -40,13 +52,7 @@ def test_a_sweep_is_requested_once_and_shown_as_it_stands() -> None:
 
 def test_a_sweep_that_has_ended_says_which_run_is_the_best() -> None:
     """Each run with its metrics, and the best one by its id."""
-    world = trained_world()
-    sweep = call(world, "POST", "/api/sweeps", json=BODY).json()
-    for accuracy in (0.96, 0.98):
-        world.serve_requests()
-        run = world.ledger.runs()[0]
-        world.end_job(run, val_accuracy=accuracy)
-        world.follow(run)
+    world, sweep = ended_sweep()
     ended = call(world, "GET", f"/api/sweeps/{sweep['sweep_id']}").json()
     best = ended["runs"][1]
     assert ("ended", best["run_id"], {"val_accuracy": 0.98}) == (ended["state"], ended["best"], best["metrics"])
@@ -110,13 +116,7 @@ def test_an_unknown_sweep_is_not_found() -> None:
 
 def test_runs_are_shown_side_by_side() -> None:
     """By their ids, or by that of their sweep; options that differ, metrics, time and cost."""
-    world = trained_world()
-    sweep = call(world, "POST", "/api/sweeps", json=BODY).json()
-    for accuracy in (0.96, 0.98):
-        world.serve_requests()
-        run = world.ledger.runs()[0]
-        world.end_job(run, val_accuracy=accuracy)
-        world.follow(run)
+    world, sweep = ended_sweep()
     run_ids = [run["run_id"] for run in sweep["runs"]]
     by_runs = call(world, "GET", "/api/compare", params={"run": run_ids}).json()
     assert by_runs == call(world, "GET", "/api/compare", params={"run": sweep["sweep_id"]}).json()

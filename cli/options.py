@@ -12,8 +12,8 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import click
 
 from cli import IS_CLONE, ROOT
-from cli.api_client import ApiClient
 from cli.errors import CliError
+from cli.remote.api_client import ApiClient
 from shared.shard_names import DATASET_MEANING, DATASET_PATTERN, VERSION_MEANING, VERSION_PATTERN
 
 TWINS = ROOT / ".landfall"

@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 
 import click
 
-from cli.api_client import ApiClient
 from cli.errors import Interrupted, ending_on_signals
+from cli.remote.api_client import ApiClient
 from local_azure.azure_ml.faults import FAULTS, fault_named
 from local_azure.azure_ml.mounts import NOT_CHECKED, compiler
 from local_azure.twin.addresses import TwinOptions

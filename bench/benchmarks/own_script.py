@@ -17,7 +17,7 @@ from azure.storage.blob import ContainerClient
 
 from bench.benchmarks.latency import CLUSTERS, PIPELINE, SHARDS, WITHIN_S
 from bench.figures import BenchmarkError, Context, Figure
-from cli.api_client import ApiClient
+from cli.remote.api_client import ApiClient
 from function_app.domain.run_states import SETTLED, RunState
 from local_azure.twin.addresses import TwinOptions
 from local_azure.twin.client import TwinClient

@@ -13,12 +13,12 @@ from typing import Any
 import click
 import httpx
 
-from cli.api_client import ApiClient
 from cli.demo.digits import pack_digits
 from cli.demo.following import DemoError, Follower, Observer, Stopwatch
 from cli.demo.narration import TimedLines
 from cli.demo.report import demo_report, summary, training_report
 from cli.errors import CliError, ending_on_signals
+from cli.remote.api_client import ApiClient
 from cli.up import show_addresses, twin_options, watch_until_interrupted
 from cli.upload.uploader import ShardUploader, upload_all
 from local_azure.processes import TwinError

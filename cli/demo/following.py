@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from cli.api_client import NOT_FOUND, ApiClient, ApiError
 from cli.demo.narration import Observation, RunView, sentences
 from cli.errors import CliError
-from cli.status import reason_text
+from cli.remote.api_client import NOT_FOUND, ApiClient, ApiError
+from cli.remote.status import reason_text
 from function_app.domain.run_states import SETTLED
 from local_azure.twin.addresses import PEOPLE_WEBHOOK
 from local_azure.twin.client import TwinClient

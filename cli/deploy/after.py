@@ -14,7 +14,6 @@ from urllib.parse import urlsplit
 
 import click
 
-from cli.api_client import ApiClient
 from cli.deploy.before import SIGN_IN, image_version
 from cli.deploy.programs import AzdEnvironment, az, reading, run
 from cli.doctor.command import WRONG, describe, examine, exit_code
@@ -22,6 +21,7 @@ from cli.errors import CliError
 from cli.publish.assets import CODE_NAME, Containers, Publication, publish
 from cli.publish.clusters import wanted_clusters, wanted_environments, wanted_files
 from cli.publish.workspace import WorkspaceId
+from cli.remote.api_client import ApiClient
 from cli.smoke.command import run_smoke
 from function_app.config.clusters import CLUSTER_SIZES
 from local_azure.twin.addresses import DATA_CONTAINER

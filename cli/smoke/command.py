@@ -10,11 +10,11 @@ from typing import Any
 
 import click
 
-from cli.api_client import ApiClient
 from cli.demo.command import new_version
 from cli.errors import CliError, ending_on_signals
 from cli.options import TWINS, with_api
 from cli.publish.workspace import AzureMlWorkspace
+from cli.remote.api_client import ApiClient
 from cli.smoke.assertions import ASSERTIONS, Results
 from cli.smoke.course import DATASET, Course
 from cli.smoke.gpu import GPU_ASSERTION, ask_network, gpu_pipeline

@@ -12,11 +12,11 @@ from urllib.parse import quote
 from azure.core.exceptions import AzureError, HttpResponseError
 from azure.storage.blob import ContainerClient
 
-from cli.api_client import NOT_FOUND, ApiClient, ApiError
 from cli.errors import CliError
+from cli.remote.api_client import NOT_FOUND, ApiClient, ApiError
+from cli.remote.status import reason_text
 from cli.smoke.assertions import Results
 from cli.smoke.shards import smoke_shards
-from cli.status import reason_text
 from function_app.domain.run_states import SETTLED, Actor, RunState
 
 DATASET = "landfall-smoke"

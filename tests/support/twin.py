@@ -14,8 +14,8 @@ import pytest
 from azure.storage.blob import BlobServiceClient
 from azure.storage.queue import QueueServiceClient
 
-from cli.api_client import NOT_FOUND, ApiClient, ApiError
 from cli.demo.following import received
+from cli.remote.api_client import NOT_FOUND, ApiClient, ApiError
 from local_azure.processes import PATIENCE_S, wait_until
 from local_azure.twin.addresses import QUEUES, RESOURCE_GROUP, SUBSCRIPTION, WORKSPACE, TwinOptions
 from local_azure.twin.client import TwinClient

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.api_client import ApiError
+from cli.remote.api_client import ApiError
 from local_azure.processes import Program
 from local_azure.twin import parts
 from local_azure.twin.addresses import Places, TwinOptions

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cli.demo.following import TOPIC, WEBHOOK
-from cli.runs import describe_run
+from cli.remote.runs import describe_run
 from tests.support.twin import TwinUnderTest
 from tests.twin.shards import whole_version
 from tests.twin.test_outcomes import await_state

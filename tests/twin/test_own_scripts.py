@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from azure.storage.blob import BlobServiceClient
 
-from cli.api_client import ApiError
 from cli.demo.following import TOPIC, WEBHOOK
+from cli.remote.api_client import ApiError
 from local_azure.processes import wait_until
 from tests.support.twin import WITHIN_S, TwinUnderTest
 from tests.twin.own_pipelines import AVERAGING, CARELESS, SOUND

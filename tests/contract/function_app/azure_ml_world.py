@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from azure.storage.blob import BlobServiceClient
 
-from cli.runs import describe_run
+from cli.remote.runs import describe_run
 from function_app.adapters.azure_ml import OPTIONS, AzureMLJobs, AzureMLModels, WorkspaceClient
 from function_app.adapters.azure_ml_logs import JobLogs
 from function_app.adapters.azure_ml_pace import Pace

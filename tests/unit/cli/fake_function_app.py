@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx
 
-from cli.api_client import ApiClient
+from cli.remote.api_client import ApiClient
 
 
 class FunctionApp:

@@ -14,9 +14,9 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from cli.api_client import ApiClient
 from cli.demo.following import run_view
 from cli.demo.narration import Observation, sentences
+from cli.remote.api_client import ApiClient
 from cli.up import describe_outages
 from function_app.domain.jobs import JobStatus
 from function_app.domain.records import RunRecord, ShardState

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 import httpx
 from azure.core.exceptions import AzureError, HttpResponseError, ResourceNotFoundError
 
-from cli.api_client import ApiClient
+from cli.remote.api_client import ApiClient
 from cli.smoke.assertions import Results
 from cli.smoke.course import DATASET, FAILS_WITH, Course
 

@@ -8,7 +8,7 @@ from typing import Any
 import click
 import pytest
 
-from cli.runs import OverrideOption, describe_request, describe_run, files_of, listing
+from cli.remote.runs import OverrideOption, describe_request, describe_run, files_of, listing
 from tests.support.terminal import landfall
 from tests.unit.cli.fake_function_app import served
 

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from cli.api_client import ApiClient, ApiError
 from cli.errors import CliError
+from cli.remote.api_client import ApiClient, ApiError
 from tests.support.terminal import landfall
 from tests.unit.cli.fake_function_app import FunctionApp, served
 

@@ -10,9 +10,9 @@ from urllib.parse import quote
 
 import click
 
-from cli.api_client import ApiClient, shown_time
 from cli.errors import CliError
 from cli.options import DEAD_LETTER_ID, as_json_option, limit_option, with_api
+from cli.remote.api_client import ApiClient, shown_time
 
 MAX_ERROR_CHARS = 160
 WAITING, DONE, FAILED = ("queued", "running"), "done", "failed"

@@ -11,8 +11,8 @@ from urllib.parse import quote
 
 import click
 
-from cli.api_client import ApiClient, shown_time
 from cli.options import DATASET_VERSION, as_json_option, running_twin_of_this_clone, with_api
+from cli.remote.api_client import ApiClient, shown_time
 from shared.safe_text import readable_bytes
 
 MAX_LISTED = 20

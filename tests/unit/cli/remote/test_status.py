@@ -11,7 +11,7 @@ import pytest
 
 from cli.errors import CliError
 from cli.options import TwinAddress
-from cli.status import describe_version, reason_text, show_history, show_trace
+from cli.remote.status import describe_version, reason_text, show_history, show_trace
 from shared.traces import place_of_version
 from tests.unit.cli.fake_function_app import FunctionApp
 
@@ -202,7 +202,7 @@ def test_a_terminal_cuts_no_name(
 
 def test_a_deployments_trace_is_a_query(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Its spans are in Application Insights; the trace of a run is that of its version."""
-    monkeypatch.setattr("cli.status.running_twin_of_this_clone", lambda: None)
+    monkeypatch.setattr("cli.remote.status.running_twin_of_this_clone", lambda: None)
     app = FunctionApp(body={"run_id": "landfall-x-a1", "dataset": "digits", "version": "v1"})
     for subject in ("digits/v1/train-00000-of-00002.tfrecord", "landfall-x-a1"):
         show_trace(app.client(), subject, as_json=False)
@@ -220,7 +220,7 @@ def test_the_twins_trace_is_a_tree(
         host_connection="",
         traces=tmp_path,
     )
-    monkeypatch.setattr("cli.status.running_twin_of_this_clone", lambda: twin)
+    monkeypatch.setattr("cli.remote.status.running_twin_of_this_clone", lambda: twin)
     place = place_of_version("digits/v1")
     line = {
         "name": "BlobCreated",

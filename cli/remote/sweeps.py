@@ -11,10 +11,10 @@ from urllib.parse import quote
 
 import click
 
-from cli.api_client import ApiClient
 from cli.errors import CliError
 from cli.files import read_at_most
 from cli.options import RUN_ID, as_json_option, with_api
+from cli.remote.api_client import ApiClient
 
 MAX_FILE_BYTES = 1 << 20
 MAX_COLUMNS = 8

@@ -11,9 +11,9 @@ from urllib.parse import quote
 
 import click
 
-from cli.api_client import ApiClient, ApiError
 from cli.errors import CliError
 from cli.options import RUN_ID, as_json_option, with_api
+from cli.remote.api_client import ApiClient, ApiError
 from shared.progress import RankPlace, parse_rank_place
 
 FIRST_POLL_S, LAST_POLL_S = 1.0, 10.0

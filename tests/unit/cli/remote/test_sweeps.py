@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cli.sweeps import describe_comparison, describe_sweep
+from cli.remote.sweeps import describe_comparison, describe_sweep
 from tests.support.terminal import landfall
 from tests.unit.cli.fake_function_app import served
 

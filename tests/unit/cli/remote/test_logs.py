@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from cli.api_client import ApiClient
+from cli.remote.api_client import ApiClient
 from shared.progress import RankPlace
 from tests.support.terminal import landfall
 
@@ -27,8 +27,8 @@ def part(text: str = "", **members: Any) -> dict[str, Any]:
 @pytest.fixture
 def answering(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
     """Play a function app that gives these answers one after the other; an exception is raised."""
-    monkeypatch.setattr("cli.logs.FIRST_POLL_S", 0.0)
-    monkeypatch.setattr("cli.logs.LAST_POLL_S", 0.0)
+    monkeypatch.setattr("cli.remote.logs.FIRST_POLL_S", 0.0)
+    monkeypatch.setattr("cli.remote.logs.LAST_POLL_S", 0.0)
 
     def play(*answers: Any) -> list[str]:
         waiting, asked = [*answers], []

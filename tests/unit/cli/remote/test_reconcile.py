@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cli.reconcile import describe_letter
+from cli.remote.reconcile import describe_letter
 from tests.support.terminal import landfall
 from tests.unit.cli.fake_function_app import served
 
@@ -31,7 +31,7 @@ def sweep(state: str, problems: list[str] | None = None, error: str | None = Non
 @pytest.fixture(autouse=True)
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ask again at once."""
-    monkeypatch.setattr("cli.reconcile.FIRST_POLL_S", 0.0)
+    monkeypatch.setattr("cli.remote.reconcile.FIRST_POLL_S", 0.0)
 
 
 @pytest.mark.parametrize("problems", [[], ["look at job X: no answer"]])
@@ -63,7 +63,7 @@ def test_a_sweep_without_an_end_is_given_up(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No command waits forever for an app whose queue is not read."""
-    monkeypatch.setattr("cli.reconcile.GIVE_UP_S", -1.0)
+    monkeypatch.setattr("cli.remote.reconcile.GIVE_UP_S", -1.0)
     with served(sweep("queued")) as url:
         status, _, err = landfall(capsys, "reconcile", "--url", url, "--key", "k")
     assert (1, True) == (status, "The sweep did not end within" in err)

@@ -12,7 +12,6 @@ from urllib.parse import quote
 
 import click
 
-from cli.api_client import ApiClient, shown_time
 from cli.options import (
     DATASET_VERSION,
     RUN_ID,
@@ -22,7 +21,8 @@ from cli.options import (
     running_twin_of_this_clone,
     with_api,
 )
-from cli.sweeps import SweepOption, describe_sweep_request, read_value, sweep_members
+from cli.remote.api_client import ApiClient, shown_time
+from cli.remote.sweeps import SweepOption, describe_sweep_request, read_value, sweep_members
 
 
 @click.command(epilog="Example: landfall runs --dataset digits --limit 5")

@@ -39,11 +39,11 @@ from training_job.reporting.step_times import StepTimes
 from training_job.steps import (
     EvaluationStep,
     StepOptions,
-    SumsOf,
     TrainingStep,
     Update,
     evaluation_step,
     sums_for,
+    values_for,
 )
 
 START_DEADLINE_S = 900.0
@@ -107,7 +107,9 @@ def open_session(job: Job, stop: StopRequest) -> Session:
         optimizer=optimizer,
         layout=layout,
         update=Update(model, optimizer, sums_of, _step_options(arguments, world)).compiled(),
-        predict=_prediction(model, sums_of),
+        predict=evaluation_step(
+            lambda images: model(images, training=False), sums_of, values_for(arguments.task, layout)
+        ),
         schedule=rate_schedule(arguments, job.training.batch.global_batch_size),
         rules=_rules(arguments),
         best=CheckpointStore(job.checkpoints.folder / BEST_FOLDER, keep=1),
@@ -185,10 +187,6 @@ def _step_options(arguments: JobArguments, world: World) -> StepOptions:
         fp16_compression=arguments.fp16_compression,
         rank=world.rank,
     )
-
-
-def _prediction(model: keras.Model, sums_of: SumsOf) -> EvaluationStep:
-    return evaluation_step(lambda images: model(images, training=False), sums_of)
 
 
 def _rules(arguments: JobArguments) -> Rules:

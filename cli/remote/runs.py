@@ -112,13 +112,26 @@ def describe_run(run: Mapping[str, Any]) -> Iterator[str]:
         yield f"  reason: {run['reason']}"
     if run["model_name"]:
         yield f"  model: {run['model_name']} version {run['model_version']}"
+    yield from (f"  {line}" for line in describe_evidence(run))
     for name, value in sorted(run["metrics"].items()):
-        yield f"  {name}: {value:.6g}"
+        low_high = run.get("evidence", {}).get("intervals", {}).get(name, [])[1:]
+        yield f"  {name}: {value:.6g}" + (", 95 % between {:.4g} and {:.4g}".format(*low_high) if low_high else "")
     for sent in run["notifications"] or []:
         yield f"  notification ({sent['outcome']}) to {sent['recipient']}: {sent['state']}"
     if run["log_tail"]:
         yield "  end of the log:"
         yield from (f"    {line}" for line in run["log_tail"].splitlines())
+
+
+def describe_evidence(run: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what the registration was decided on."""
+    evidence = run.get("evidence", {})
+    if run["state"] == "registered" and evidence.get("comparison"):
+        yield f"evidence: {evidence['comparison']['words']}"
+    if evidence.get("promoted"):
+        yield "promoted: it became the current version"
+    elif "promotion" in evidence:
+        yield str(evidence["promotion"])
 
 
 _OUTPUT = re.compile(

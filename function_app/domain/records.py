@@ -175,6 +175,9 @@ class RunRecord:
     """The option sweep that the run belongs to: then its model is registered if it is the best one."""
     sweep_number: int | None = None
     """Number of the run in its option sweep, from 1."""
+    evidence: Mapping[str, Any] = field(default_factory=dict)
+    """What the registration was decided on: ``comparison`` with the current model, ``intervals`` of the metrics,
+    ``promoted``, and ``promotion`` and ``registered_by`` in words; members that do not apply are left out."""
     revision: str = ""
     """The ledger's mark of this state of the row; every write changes it."""
 

@@ -260,6 +260,10 @@ class RunBody(BaseModel):
     model_name: str | None
     model_version: str | None
     metrics: dict[str, float]
+    evidence: dict[str, Any] = Field(
+        description="What the registration was decided on: comparison with the current model, intervals of the "
+        "metrics (value, low, high; 95 %), promoted, and promotion in words."
+    )
     num_nodes: int
     world_size: int | None
     forced_by: str | None = Field(description="Key of the request that forced the run.")

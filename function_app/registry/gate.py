@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from function_app.config.pipelines import Pipeline, Register, Requirement
 from function_app.domain.errors import DocumentTooLargeError, LogUnreadableError
@@ -29,6 +31,11 @@ class GateError(LandfallError):
 
     failure_class: FailureClass | None = None
     """What is to blame, where it is neither the data nor the training."""
+
+    def __init__(self, message: str, *, comparison: Mapping[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.comparison = comparison
+        """What was found beside the current model, where that is the reason."""
 
 
 class MissingMetricError(GateError):

@@ -6,9 +6,8 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from shared.example_results import FILE_NAME as RESULTS_NAME
 from shared.output_files import put_bytes, put_folder
-from shared.training_report import FILE_NAME
+from shared.training_report import EXAMPLES_NAME, FILE_NAME
 from training_job import collective
 from training_job.checkpoints.variables import all_variables, assign
 from training_job.data.damage import find_damage
@@ -87,7 +86,7 @@ def _write_results(session: Session, results: ExampleResults) -> None:
     values = collective.sum_over_ranks(results.values, "example results")
     if session.world.is_root:
         shards = session.job.manifest.split(session.job.validation.split)
-        put_bytes(results.to_parquet(shards, values), Path(session.job.arguments.report) / RESULTS_NAME)
+        put_bytes(results.to_parquet(shards, values), Path(session.job.arguments.report) / EXAMPLES_NAME)
 
 
 def _choose_weights(session: Session) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from shared.example_results import LABEL, SCORE
+from shared.training_report import LABEL, SCORE
 from training_job import collective
 from training_job.metrics import AUC_LOGIT_SCALE, MetricLayout
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from function_app.config.pipelines import Compare, Register
+from function_app.config.registration import Compare, Register
 from function_app.domain.model_versions import ModelVersion
 from function_app.domain.records import RunRecord
 from function_app.registry.examples import (
@@ -26,7 +26,7 @@ MAX_REASON_CHARS = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Comparison:
+class Challenge:
     """What is known of a trained model beside the current one."""
 
     version: str
@@ -62,7 +62,7 @@ def own_intervals(run: RunRecord, report: TrainingReport, services: RunServices)
 
 def compare_with(
     current: ModelVersion, run: RunRecord, report: TrainingReport, register: Register, services: RunServices
-) -> Comparison | None:
+) -> Challenge | None:
     """Compare a trained model with the current one. None where the pipeline does not ask for it.
 
     Raises GateError where the trained model is worse than the pipeline allows.
@@ -71,7 +71,7 @@ def compare_with(
     metric = compared_metric(register)
     if rule is None or metric is None:
         return None
-    nothing = Comparison(
+    nothing = Challenge(
         version=current.version,
         run_id=current.run_id,
         metric=metric,
@@ -133,7 +133,7 @@ def _oriented(interval: Interval, *, higher: bool) -> Interval:
     return interval if higher else Interval(value=-interval.value, low=-interval.high, high=-interval.low)
 
 
-def _refuse_worse(compared: Comparison, rule: Compare) -> None:
+def _refuse_worse(compared: Challenge, rule: Compare) -> None:
     """Raise GateError where the interval does not allow what the pipeline demands."""
     found = compared.difference
     if found is None:

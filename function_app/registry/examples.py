@@ -21,22 +21,23 @@ from function_app.ingest.stored_shards import read_manifest
 from function_app.ports import DocumentStore
 from function_app.registry.paired import Interval, Scored, interval_of_auc, interval_of_mean
 from shared.errors import LandfallError
-from shared.example_results import (
-    AUC,
-    FILE_NAME,
+from shared.manifest import ManifestError
+from shared.training_report import (
+    EXAMPLES_NAME,
     LABEL,
-    MAX_COLUMNS,
     MAX_EXAMPLES,
-    MAX_FILE_BYTES,
+    MAX_EXAMPLES_BYTES,
     NUM_EXAMPLES_KEY,
     RECORD,
     SCORE,
     SHARD,
 )
-from shared.manifest import ManifestError
 
 Values = np.ndarray[Any, Any]
 
+AUC = "auc"
+MAX_COLUMNS = 50
+MAX_TOTAL_DIGITS = 15
 MAX_DATA_BYTES = 512 << 20
 """What the columns of a file take uncompressed."""
 TOLERANCE = 1e-3
@@ -98,7 +99,7 @@ def read_examples(run: RunRecord, run_outputs: DocumentStore) -> ExampleResults:
     """Return the results that a run has left beside its report. Raises ExamplesError."""
     path = examples_path(run)
     try:
-        content = run_outputs.read(path, max_bytes=MAX_FILE_BYTES)
+        content = run_outputs.read(path, max_bytes=MAX_EXAMPLES_BYTES)
     except DocumentTooLargeError as error:
         raise ExamplesError(str(error)) from error
     if content is None:
@@ -111,7 +112,7 @@ def read_examples(run: RunRecord, run_outputs: DocumentStore) -> ExampleResults:
 
 def examples_path(run: RunRecord) -> str:
     """Return the path of a run's file in the runs container."""
-    return report_path(spec_from_json(run.spec)).rpartition("/")[0] + f"/{FILE_NAME}"
+    return report_path(spec_from_json(run.spec)).rpartition("/")[0] + f"/{EXAMPLES_NAME}"
 
 
 def parse_examples(content: bytes) -> ExampleResults:
@@ -129,7 +130,7 @@ def parse_examples(content: bytes) -> ExampleResults:
     if len(keys) > 1 and (keys[1:] == keys[:-1]).all(1).any():
         raise ExamplesError(f"the same {SHARD} and {RECORD} are in two rows")
     stated = (table.schema.metadata or {}).get(NUM_EXAMPLES_KEY, b"")
-    total = int(stated) if stated.isdigit() and len(stated) < MAX_COLUMNS else len(keys)
+    total = int(stated) if stated.isdigit() and len(stated) <= MAX_TOTAL_DIGITS else len(keys)
     return ExampleResults(
         shards=shards,
         keys=keys,

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from function_app.config.pipelines import Pipeline, Register, Requirement
+from function_app.config.pipelines import Pipeline
+from function_app.config.registration import Register, Requirement
 from function_app.domain.errors import DocumentTooLargeError, LogUnreadableError
 from function_app.domain.failures import FailureClass
 from function_app.domain.jobs import JobSpec, expected_device, report_path, runs_own_script, spec_from_json

@@ -19,9 +19,9 @@ Values = np.ndarray[Any, Any]
 RESAMPLES = 2000
 CONFIDENCE = 0.95
 MAX_GROUPS = 20_000
-"""Of more examples, groups of equal size are drawn instead: an average varies as much, and time stays bounded."""
+"""Where there are more examples, groups of equal size are drawn: an average varies as much, in bounded time."""
 MAX_RANKED = 50_000
-"""The area under the curve is computed anew for each draw, from so many examples, evenly taken."""
+"""The area under the curve is computed for each draw, from so many examples, evenly taken."""
 RANKED_RESAMPLES = 1000
 _DRAWN_AT_ONCE = 4 << 20
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from function_app.config.pipelines import Register
+from function_app.config.registration import Register
 from function_app.domain.errors import SubmissionRefusedError
 from function_app.domain.failures import FailureClass
 from function_app.domain.jobs import TAG, ModelRegistration, runs_own_script, spec_from_json

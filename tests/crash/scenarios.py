@@ -127,7 +127,7 @@ def unlistable(_: Serve) -> list[Step]:
 
 
 def retrain_uncompared(world: World) -> None:
-    """Train anew on changed versions, and let each registered model become the current one."""
+    """Train on changed versions again, and let each registered model become the current one."""
     retrain(world)
     pipeline = world.services.pipelines["digits"]
     if pipeline.register_ is None:

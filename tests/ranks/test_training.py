@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from shared.example_results import FILE_NAME as RESULTS_NAME
 from shared.manifest import Manifest
+from shared.training_report import EXAMPLES_NAME
 from tests.ranks.ranks import DEADLINE_S, PROGRAMS, Observed, Outcome, observed, program, train
 from tests.ranks.versions import ClosedVersion, job_arguments
 from tests.support.processes import REPOSITORY, child_environment
@@ -75,7 +75,7 @@ def test_the_report_states_what_was_trained_and_how(outcome: Outcome, digits: Cl
 
 def test_the_results_of_each_validation_example_make_up_the_metrics(outcome: Outcome, digits: ClosedVersion) -> None:
     """Each record of the manifest once, whichever rank evaluated it; the averages are the report's."""
-    table = pq.read_table(outcome.output / "report" / RESULTS_NAME)
+    table = pq.read_table(outcome.output / "report" / EXAMPLES_NAME)
     split = Manifest.from_json(digits.manifest.read_bytes()).split("validation")
     records = [(shard.name, record) for shard in split for record in range(shard.num_records)]
     assert records == list(zip(table["shard"].to_pylist(), table["record"].to_pylist(), strict=True))

@@ -9,9 +9,28 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from shared.example_results import NUM_EXAMPLES_KEY, RECORD, SHARD, kept_examples
 from shared.manifest import ManifestShard
+from shared.training_report import MAX_EXAMPLES, NUM_EXAMPLES_KEY, RECORD, SHARD
 from training_job.metrics import Sums
+
+_MULTIPLIER = 0x9E3779B1
+"""2³² over the golden ratio: Knuth's multiplicative hash."""
+
+
+def kept_examples(num_examples: int, limit: int = MAX_EXAMPLES) -> list[int] | range:
+    """Return the numbers of the examples that are written, ascending, at most ``limit``.
+
+    Of more than that, one of each run of equally many successive examples, at a place that a hash of the run's number
+    decides: the same ones in each training, and no period of the data can coincide with them.
+    """
+    stride = -(-num_examples // limit)
+    if stride <= 1:
+        return range(num_examples)
+    kept = []
+    for start in range(0, num_examples, stride):
+        length = min(stride, num_examples - start)
+        kept.append(start + ((start // stride * _MULTIPLIER) % 2**32 >> 8) % length)
+    return kept
 
 
 class ExampleResults:

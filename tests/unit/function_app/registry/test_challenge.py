@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from function_app.config.pipelines import Compare
+from function_app.config.registration import Compare
 from function_app.domain.model_versions import CURRENT_TAG
 from function_app.domain.records import RunRecord
 from function_app.domain.run_states import RunState

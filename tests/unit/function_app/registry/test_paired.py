@@ -13,7 +13,7 @@ Z = 1.959964
 
 @pytest.mark.parametrize("number", [400, MAX_GROUPS + 30_000])
 def test_the_interval_of_a_mean_is_that_of_the_central_limit_theorem(number: int) -> None:
-    """Of each example alone, and of groups where there are many."""
+    """Whether each example is drawn alone, or groups where there are many."""
     values = np.random.default_rng(1).normal(0.3, 2.0, number)
     found = interval_of_mean(values, seed=7)
     half = Z * values.std() / np.sqrt(number)

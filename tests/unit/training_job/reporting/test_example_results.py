@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from shared.example_results import kept_examples
+from training_job.reporting.example_results import kept_examples
 
 
 @pytest.mark.parametrize("number", [0, 1, 10, 100, 101, 999, 12_345])
@@ -24,6 +24,6 @@ def test_at_most_as_many_examples_are_kept_as_allowed_and_all_where_they_fit(num
 
 
 def test_a_period_of_the_data_does_not_decide_what_is_kept() -> None:
-    """Of pairs, such as the left and the right eye, both are kept about as often."""
+    """The left and the right eye of pairs are kept about as often."""
     odd = sum(index % 2 for index in kept_examples(100_000, 1000))
     assert 400 < odd < 600

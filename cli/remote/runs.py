@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -110,33 +110,6 @@ def listing(found: Mapping[str, Any], filters: Mapping[str, str | None]) -> Iter
         yield f"{shown_time(each['created_at'])}  {each['state']:<14}  {each['run_id']}"
     if found.get("next"):
         yield f"There may be older ones: add --after {found['runs'][-1]['run_id']}"
-
-
-@click.command(epilog="Example: landfall models digits-cnn")
-@click.argument("name", required=False)
-@as_json_option
-@with_api
-def models(client: ApiClient, name: str | None, *, as_json: bool) -> None:
-    """List registered models, the current version first, or show one of them."""
-    if name is None:
-        found = client.get("/api/models")
-        listed = found["models"]
-    else:
-        found = client.get(f"/api/models/{quote(name, safe='')}")
-        listed = [found]
-    click.echo(json.dumps(found, indent=2) if as_json else "\n".join(describe_models(listed)))
-
-
-def describe_models(listed: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield a line for each model and one for each of its versions, or one that says that there is none."""
-    if not listed:
-        yield "No model is registered yet. `landfall runs` says how the runs ended."
-    for model in listed:
-        yield model["name"]
-        for each in model["versions"]:
-            metrics = "  ".join(f"{name} {value:.4g}" for name, value in sorted(each["metrics"].items()))
-            yield f"  version {each['version']}, registered {shown_time(each['registered_at'])}: {metrics}"
-            yield f"    trained on {each['dataset']}/{each['dataset_version']} by {each['run_id']}"
 
 
 @click.command(epilog="Example: landfall run landfall-digits-2026-11-20-1f3a9c2b7d5e-a1")

@@ -11,9 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from function_app.domain.errors import LedgerConflictError, NotFoundError
 from function_app.domain.model_versions import CURRENT_TAG, CurrentModel, ModelVersion, current_mark
 from function_app.ports import Notes
 from function_app.services import RunServices
+
+RUN_ID_TAG = "landfall.run_id"
+"""The tag of each registered version that names the run which trained it."""
 
 
 def current_model(model: str, ledger: Notes) -> CurrentModel | None:
@@ -51,6 +55,25 @@ def promote(
         services.history.record(subject, "model_promoted", reason, model=model, version=version.version)
     finish_promotion(model, services)
     return True
+
+
+def promote_by_person(model: str, version: str, services: RunServices, *, by: str) -> CurrentModel:
+    """Make any registered version the current one. Raises NotFoundError, LedgerConflictError."""
+    named, seen = registered_version(model, version, services), current_model(model, services.ledger)
+    is_promoted = promote(model, named, services, by=by, instead_of=seen)
+    current = current_model(model, services.ledger)
+    if not is_promoted or current is None:
+        raise LedgerConflictError(f"another version of model {model} was promoted at the same time; try again")
+    return current
+
+
+def registered_version(model: str, version: str, services: RunServices) -> ModelVersion:
+    """Return a version that Landfall registered. Raises NotFoundError."""
+    found = services.models.find(model, version)
+    run_id = None if found is None else found.tags.get(RUN_ID_TAG)
+    if run_id is None:
+        raise NotFoundError(f"model {model} has no version {version} that Landfall registered")
+    return ModelVersion(version=version, run_id=run_id)
 
 
 def _as_compared(current: CurrentModel | None) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from itertools import islice
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 from urllib.parse import urlencode
 
 from fastapi import Path, Query
@@ -14,7 +14,8 @@ from pydantic import BaseModel, Field
 from function_app.domain.errors import NotFoundError
 from function_app.domain.records import DatasetVersion, Generation, RunRecord
 from function_app.domain.run_states import RunState
-from function_app.explain.overview import MAX_MODEL_RUNS, MAX_MODEL_VERSIONS, models
+from function_app.explain.overview import MAX_MODEL_RUNS, MAX_MODEL_VERSIONS, Model, models
+from function_app.registry.promotion import promote_by_person
 from function_app.services import Services
 from function_app.web.bodies import RunBody
 from function_app.web.routes import RUN_ID, AppServices, DatasetName, refusals
@@ -30,6 +31,7 @@ MAX_READ = 10_000
 """Versions of a dataset that are read for its list, and closings for its latest version."""
 
 ModelName = Annotated[str, Path(min_length=1, max_length=255, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
+ModelVersionName = Annotated[str, Path(min_length=1, max_length=255, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
 NEXT = Field(description="Path of the next page; null on the last one.")
 
 
@@ -50,6 +52,7 @@ class ModelVersionBody(BaseModel):
     generation: int
     registered_at: datetime
     metrics: dict[str, float]
+    evidence: dict[str, Any] = Field(description="What the registration was decided on, as of the run.")
 
     @classmethod
     def of(cls, run: RunRecord) -> Self:
@@ -62,6 +65,7 @@ class ModelVersionBody(BaseModel):
             generation=run.generation,
             registered_at=run.state_since,
             metrics=dict(run.metrics),
+            evidence=dict(run.evidence),
         )
 
 
@@ -69,9 +73,27 @@ class ModelBody(BaseModel):
     """A registered model."""
 
     name: str
+    current: str | None = Field(description="The version that was promoted last; null where none was.")
     versions: list[ModelVersionBody] = Field(
-        description=f"The newest {MAX_MODEL_VERSIONS}, of the newest {MAX_MODEL_RUNS} runs; the first is current."
+        description=f"The newest {MAX_MODEL_VERSIONS}, of the newest {MAX_MODEL_RUNS} runs."
     )
+
+    @classmethod
+    def of(cls, model: Model) -> Self:
+        """Return the body of a model."""
+        versions = [ModelVersionBody.of(run) for run in model.runs]
+        return cls(name=model.name, current=model.current.version if model.current else None, versions=versions)
+
+
+class CurrentModelBody(BaseModel):
+    """The current version of a model."""
+
+    name: str
+    version: str
+    run_id: str
+    promoted_at: datetime
+    promoted_by: str
+    previous: str | None = Field(description="The version that was current before it.")
 
 
 class ModelsBody(BaseModel):
@@ -147,12 +169,7 @@ def runs(
 @router.get("/models")
 def registered_models(services: AppServices) -> ModelsBody:
     """List the registered models, each with its newest versions."""
-    return ModelsBody(
-        models=[
-            ModelBody(name=model.name, versions=[ModelVersionBody.of(run) for run in model.runs])
-            for model in models(services)
-        ]
-    )
+    return ModelsBody(models=[ModelBody.of(model) for model in models(services)])
 
 
 @router.get("/models/{name}", responses=refusals(404, 422))
@@ -161,7 +178,21 @@ def registered_model(name: ModelName, services: AppServices) -> ModelBody:
     found = next((model for model in models(services) if model.name == name), None)
     if found is None:
         raise NotFoundError(f"none of the newest {MAX_MODEL_RUNS} runs registered a model {name}")
-    return ModelBody(name=name, versions=[ModelVersionBody.of(run) for run in found.runs])
+    return ModelBody.of(found)
+
+
+@router.post("/models/{name}/versions/{version}/promote", responses=refusals(404, 409, 422))
+def promote_version(name: ModelName, version: ModelVersionName, services: AppServices) -> CurrentModelBody:
+    """Make a registered version the current one, which serving follows; repeating it changes nothing."""
+    current = promote_by_person(name, version, services, by="a person over the API")
+    return CurrentModelBody(
+        name=name,
+        version=current.version,
+        run_id=current.run_id,
+        promoted_at=datetime.fromisoformat(current.promoted_at),
+        promoted_by=current.by,
+        previous=current.previous.version if current.previous else None,
+    )
 
 
 @router.get("/datasets", responses=refusals(422))

@@ -134,6 +134,8 @@ def test_the_api_describes_itself() -> None:
         ("/api/models/{name}", "get"),
         ("/api/datasets/{dataset}/{version}", "get"),
         ("/api/datasets/{dataset}/{version}/release", "post"),
+        ("/api/models/{name}/versions/{version}/promote", "post"),
+        ("/api/spending", "get"),
         ("/api/doctor", "get"),
         ("/api/pipelines", "get"),
         ("/api/runs", "get"),

@@ -120,7 +120,7 @@ def test_a_script_that_reads_a_file_of_its_pipeline_runs_to_a_registered_model(t
 
 @pytest.mark.slow
 def test_a_script_that_only_prints_its_metrics_runs_to_a_registered_model(twin: TwinUnderTest) -> None:
-    """Each log says where its rank ran, and the history what was judged."""
+    """Each log says where its rank ran, so does the run, and the history what was judged."""
     twin.upload("printing/v1", whole_version())
     run = twin.await_settled("printing/v1")
     assert ("registered", 2, 1) == (run["state"], run["world_size"], len(twin.models(run["run_id"]))), run
@@ -128,6 +128,9 @@ def test_a_script_that_only_prints_its_metrics_runs_to_a_registered_model(twin: 
     for rank in (0, 1):
         log = twin.api.get(f"/api/runs/{run['run_id']}/logs", rank=rank)
         assert (True, rank, rank == 0) == (log["has_ended"], log["place"]["rank"], "val_accuracy=" in log["log_text"])
+    ran = twin.api.get(f"/api/runs/{run['run_id']}/ranks")
+    assert [(0, 0), (1, 1)] == [(place["rank"], place["node"]) for place in ran["places"]], ran
+    assert (2, None) == (len({place["host"] for place in ran["places"]}), ran["problem"]), ran
 
 
 def test_a_script_for_keras_2_is_refused_on_keras_3(twin: TwinUnderTest) -> None:

@@ -7,10 +7,13 @@ from azure.storage.blob import BlobServiceClient
 
 from cli.demo.following import TOPIC, WEBHOOK
 from cli.remote.api_client import ApiError
+from local_azure.processes import run as run_program
 from local_azure.processes import wait_until
+from local_azure.twin.parts import publishing
+from tests.support.terminal import landfall
 from tests.support.twin import WITHIN_S, TwinUnderTest
-from tests.twin.own_pipelines import AVERAGING, CARELESS, SOUND
-from tests.twin.shards import whole_version
+from tests.twin.own_pipelines import AVERAGING, CARELESS, SOUND, write_late_pipeline, write_pretrained_pipeline
+from tests.twin.shards import one_hot_shard, whole_version
 
 pytestmark = pytest.mark.twin
 
@@ -105,6 +108,8 @@ def test_packages_that_do_not_install_are_a_failure_of_their_own(twin: TwinUnder
     run = twin.await_settled("unpackable/v1")
     assert ("failed", "packages") == (run["state"], run["failure_class"]), run
     assert "landfall-nosuch==1.0" in run["reason"], run
+    mends = "correct the packages of train.environment and run landfall publish, then: landfall submit unpackable/v1"
+    assert mends in str(twin.api.get(f"/api/why/{run['run_id']}"))
 
 
 @pytest.mark.slow
@@ -116,6 +121,42 @@ def test_a_script_that_reads_a_file_of_its_pipeline_runs_to_a_registered_model(t
     with BlobServiceClient.from_connection_string(twin.twin.places.host_connection) as host:
         files = list(host.get_container_client("azureml").list_blob_names(name_starts_with="landfall-files/"))
     assert ["settings/steps.txt"] == [path.split("/", 2)[2] for path in files]
+
+
+def test_files_that_are_not_published_are_refused_until_they_are(
+    twin: TwinUnderTest, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before nodes are asked for, with the version that lacks and the command; then the same request trains."""
+    write_late_pipeline(twin.twin.options.pipelines)
+    twin.upload("late/v1", whole_version())
+    refused = twin.await_settled("late/v1")
+    assert ("failed", "configuration", None) == (refused["state"], refused["failure_class"], refused["submitted_at"])
+    history = str(twin.api.get(f"/api/why/{refused['run_id']}"))
+    assert "of the data asset landfall-files" in refused["reason"], refused
+    assert ("run landfall publish" in refused["reason"], "landfall submit late/v1" in history) == (True, True), (
+        history
+    )
+    run_program(publishing(twin.twin.places, twin.twin.options))
+    key = ("--url", twin.twin.places.functions_url, "--key", twin.twin.places.secrets.function_key)
+    status, said, _ = landfall(capsys, "submit", "late/v1", *key)
+    assert 0 == status
+    run = wait_until(
+        lambda: found if (found := twin.runs("late/v1")[0])["state"] == "registered" else None,
+        what="the run to be registered",
+        timeout_s=WITHIN_S,
+    )
+    assert run["run_id"] in said
+
+
+@pytest.mark.slow
+def test_brought_weights_and_a_brought_model_are_what_is_trained(twin: TwinUnderTest) -> None:
+    """The learning rate changes nothing, so that only the weights of the file can know the labels."""
+    write_pretrained_pipeline(twin.twin.options.pipelines, twin.twin.options.training_python / "bin" / "python")
+    run_program(publishing(twin.twin.places, twin.twin.options))
+    twin.upload("pretrained/v1", whole_version(one_hot_shard))
+    run = twin.await_settled("pretrained/v1")
+    assert ("registered", 2, 1.0) == (run["state"], run["world_size"], run["metrics"].get("val_accuracy")), run
+    assert 1 == len(twin.models(run["run_id"]))
 
 
 @pytest.mark.slow

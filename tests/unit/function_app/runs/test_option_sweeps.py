@@ -187,6 +187,7 @@ def test_a_plain_request_is_not_answered_with_a_run_of_a_sweep() -> None:
         ({"learning_rate": [0.1]}, {}, "a sweep has 2 to 32 runs; this one has 1"),
         ({"epochs": list(range(1, 40))}, {}, "a sweep has 2 to 32 runs; this one has 39"),
         ({"epochs": [2, 3, 2]}, {}, "runs 1 and 3 have the same options"),
+        (RATES, {"overrides": {"learning_rate": 0.2}}, "learning_rate is set for all runs, and differs among them"),
     ],
 )
 def test_a_sweep_that_is_not_allowed_queues_nothing(
@@ -312,7 +313,7 @@ def test_other_versions_are_not_kept_waiting_by_a_completed_run() -> None:
     assert {other.run_id, runs[0].run_id} == set(registered(world))
 
 
-ARGUMENTS = "arguments: [--lr, '0.1', --batch=16, --name, x, --fast]"
+ARGUMENTS = "arguments: [--lr, '-0.1', --batch=16, --name, x, --fast]"
 SCRIPT = own_script(PIPELINE).replace("train:\n", f"train:\n  {ARGUMENTS}\n")
 
 
@@ -320,7 +321,7 @@ SCRIPT = own_script(PIPELINE).replace("train:\n", f"train:\n  {ARGUMENTS}\n")
     ("values", "words"),
     [
         ({"lr": 0.03}, ("--lr", "0.03", "--batch=16", "--name", "x", "--fast")),
-        ({"batch": 32}, ("--lr", "0.1", "--batch=32", "--name", "x", "--fast")),
+        ({"batch": 32}, ("--lr", "-0.1", "--batch=32", "--name", "x", "--fast")),
     ],
 )
 def test_a_script_of_ones_own_gets_other_numbers(values: dict[str, Any], words: tuple[str, ...]) -> None:
@@ -332,7 +333,7 @@ def test_a_script_of_ones_own_gets_other_numbers(values: dict[str, Any], words: 
     ("values", "message"),
     [
         ({"lrr": 0.03}, "lrr is not in train.arguments .* which has batch, fast, lr, name; did you mean lr?"),
-        ({"lr": "$(rm -rf /)"}, "lr: expected a number in place of '0.1'"),
+        ({"lr": "$(rm -rf /)"}, "lr: expected a number in place of '-0.1'"),
         ({"lr": True}, "lr: expected a number"),
         ({"lr": math.inf}, "lr: expected a number"),
         ({"name": 3}, "name: expected a number in place of 'x', got '3'"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -95,9 +96,10 @@ def write_swept_pipeline(folder: Path) -> None:
 
 def write_late_pipeline(folder: Path) -> None:
     """Write a pipeline with a file of its own into the folder of a running twin, which has not published it."""
-    text = (folder / "steady.yaml").read_text(encoding="utf-8").replace("steady", "late")
+    text = (folder / "sockets.yaml").read_text(encoding="utf-8").replace("sockets-model", "late-model")
+    text = re.sub(r"^((?:pipeline|dataset): )sockets$", r"\1late", text, flags=re.MULTILINE)
     (folder / "late.txt").write_text("1")
-    (folder / "late.yaml").write_text(text.replace("train:\n", "train:\n  files: [late.txt]\n"), encoding="utf-8")
+    (folder / "late.yaml").write_text(text.replace("train:\n", "train:\n  files: [late.txt]\n", 1), encoding="utf-8")
 
 
 NET = """

@@ -11,8 +11,15 @@ from local_azure.processes import run as run_program
 from local_azure.processes import wait_until
 from local_azure.twin.parts import publishing
 from tests.support.terminal import landfall
-from tests.support.twin import WITHIN_S, TwinUnderTest
-from tests.twin.own_pipelines import AVERAGING, CARELESS, SOUND, write_late_pipeline, write_pretrained_pipeline
+from tests.support.twin import SETTLED, WITHIN_S, TwinUnderTest
+from tests.twin.own_pipelines import (
+    AVERAGING,
+    CARELESS,
+    OWN_SCRIPTS,
+    SOUND,
+    write_late_pipeline,
+    write_pretrained_pipeline,
+)
 from tests.twin.shards import one_hot_shard, whole_version
 
 pytestmark = pytest.mark.twin
@@ -138,14 +145,15 @@ def test_files_that_are_not_published_are_refused_until_they_are(
     )
     run_program(publishing(twin.twin.places, twin.twin.options))
     key = ("--url", twin.twin.places.functions_url, "--key", twin.twin.places.secrets.function_key)
-    status, said, _ = landfall(capsys, "submit", "late/v1", *key)
-    assert 0 == status
-    run = wait_until(
-        lambda: found if (found := twin.runs("late/v1")[0])["state"] == "registered" else None,
-        what="the run to be registered",
+    status, said, problem = landfall(capsys, "submit", "late/v1", *key)
+    assert (0, "") == (status, problem)
+    run_id = next(word.strip(":,.") for word in said.split() if word.startswith("landfall-"))
+    ended = wait_until(
+        lambda: found if (found := twin.api.run(run_id))["state"] in SETTLED else None,
+        what=f"{run_id} to end, which was announced so: {said}",
         timeout_s=WITHIN_S,
     )
-    assert run["run_id"] in said
+    assert "registered" == ended["state"], ended
 
 
 @pytest.mark.slow
@@ -174,8 +182,8 @@ def test_a_script_that_only_prints_its_metrics_runs_to_a_registered_model(twin: 
     assert (2, None) == (len({place["host"] for place in ran["places"]}), ran["problem"]), ran
 
 
-def test_a_script_for_keras_2_is_refused_on_keras_3(twin: TwinUnderTest) -> None:
-    """It would average nothing; docs/scripts.md says what it needs."""
+def test_a_script_for_keras_2_is_refused_on_keras_3(twin: TwinUnderTest, capsys: pytest.CaptureFixture[str]) -> None:
+    """It would average nothing; what a person asks on the command line says why, and what to write."""
     twin.upload("keras3/v1", whole_version())
     run = twin.await_settled("keras3/v1")
     assert ("failed", "user_code", True) == (
@@ -183,6 +191,11 @@ def test_a_script_for_keras_2_is_refused_on_keras_3(twin: TwinUnderTest) -> None
         run["failure_class"],
         "keras3_incompatible" in run["reason"],
     )
+    key = ("--url", twin.twin.places.functions_url, "--key", twin.twin.places.secrets.function_key)
+    status, _, refusal = landfall(capsys, "submit", "keras3/v1", *key)
+    assert (1, True, True) == (status, "keras3_incompatible" in refusal, "`landfall lint` explains" in refusal)
+    status, explained, _ = landfall(capsys, "lint", OWN_SCRIPTS / "keras2_fit.py")
+    assert (1, True) == (status, "TF_USE_LEGACY_KERAS" in explained), explained
 
 
 @pytest.mark.slow

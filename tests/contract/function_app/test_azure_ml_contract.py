@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import astuple
+from typing import Any
 
 import pytest
 
@@ -98,7 +99,7 @@ def test_a_job_whose_files_are_not_published_is_refused_with_the_fix(
     asset = f"{WORKSPACE_ID}/{asset}/versions/0123456789abcdef"
     if isinstance(bench.jobs, MemoryJobs):
         bench.jobs.unpublished.add(asset)
-    needs = {member: {"files": {"type": "uri_folder", "uri": asset}} if member == "inputs" else asset}
+    needs: dict[str, Any] = {member: {"files": {"type": "uri_folder", "uri": asset}} if member == "inputs" else asset}
     spec = job_spec(**needs)
     with pytest.raises(
         SubmissionRefusedError, match=rf"no version 0123456789abcdef of the {words}.* run landfall publish"

@@ -313,7 +313,7 @@ def test_other_versions_are_not_kept_waiting_by_a_completed_run() -> None:
     assert {other.run_id, runs[0].run_id} == set(registered(world))
 
 
-ARGUMENTS = "arguments: [--lr, '-0.1', --batch=16, --name, x, --fast]"
+ARGUMENTS = "arguments: [--lr, '0.1', --batch=16, --name, x, --fast]"
 SCRIPT = own_script(PIPELINE).replace("train:\n", f"train:\n  {ARGUMENTS}\n")
 
 
@@ -321,7 +321,7 @@ SCRIPT = own_script(PIPELINE).replace("train:\n", f"train:\n  {ARGUMENTS}\n")
     ("values", "words"),
     [
         ({"lr": 0.03}, ("--lr", "0.03", "--batch=16", "--name", "x", "--fast")),
-        ({"batch": 32}, ("--lr", "-0.1", "--batch=32", "--name", "x", "--fast")),
+        ({"batch": 32}, ("--lr", "0.1", "--batch=32", "--name", "x", "--fast")),
     ],
 )
 def test_a_script_of_ones_own_gets_other_numbers(values: dict[str, Any], words: tuple[str, ...]) -> None:
@@ -333,7 +333,7 @@ def test_a_script_of_ones_own_gets_other_numbers(values: dict[str, Any], words: 
     ("values", "message"),
     [
         ({"lrr": 0.03}, "lrr is not in train.arguments .* which has batch, fast, lr, name; did you mean lr?"),
-        ({"lr": "$(rm -rf /)"}, "lr: expected a number in place of '-0.1'"),
+        ({"lr": "$(rm -rf /)"}, "lr: expected a number in place of '0.1'"),
         ({"lr": True}, "lr: expected a number"),
         ({"lr": math.inf}, "lr: expected a number"),
         ({"name": 3}, "name: expected a number in place of 'x', got '3'"),
@@ -344,3 +344,11 @@ def test_a_script_gets_nothing_but_numbers(values: dict[str, Any], message: str)
     """A text of a caller would become part of a command line."""
     with pytest.raises(OverrideError, match=message):
         with_arguments(read_pipeline(SCRIPT), values)
+
+
+def test_a_negative_number_is_no_flag() -> None:
+    """It is what a flag has, and may be replaced by another number."""
+    script = read_pipeline(SCRIPT.replace("'0.1'", "'-0.1'"))
+    assert ("--lr", "-0.2") == with_arguments(script, {"lr": -0.2}).train.arguments[:2]
+    with pytest.raises(OverrideError, match="which has batch, fast, lr, name"):
+        with_arguments(script, {"0.1": 3})

@@ -143,6 +143,7 @@ def test_the_api_describes_itself() -> None:
         ("/api/runs/{run_id}/ranks", "get"),
         ("/api/runs/{run_id}/cancel", "post"),
         ("/api/compare", "get"),
+        ("/api/spending", "get"),
         ("/api/sweeps", "post"),
         ("/api/sweeps/{sweep_id}", "get"),
         ("/api/sweeps/{sweep_id}/cancel", "post"),

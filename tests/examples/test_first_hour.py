@@ -18,8 +18,8 @@ from PIL import Image
 
 from local_azure.processes import wait_until
 from tests.examples.journeys import DEADLINE_S, ended, landfall
-from tests.support.hub import write_card
 from tests.support.processes import REPOSITORY
+from tests.support.shards import write_card
 from tests.support.twin import TwinUnderTest
 
 pytestmark = [pytest.mark.slow, pytest.mark.twin, pytest.mark.distributed]

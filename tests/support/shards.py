@@ -1,4 +1,4 @@
-"""Shards for tests: handmade ones, in which the position of every fault is known, and what tools write beside shards."""
+"""Shards for tests, in which the position of every fault is known, and what other tools write beside shards."""
 
 from __future__ import annotations
 

@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.support.hub import write_card, write_infos
 
 from function_app.config.layouts import Layout
 from shard_validation.file_lists import INFOS_FILE, README_FILE, read_file_list
 from shared.manifest import Manifest
+from tests.support.shards import write_card, write_infos
 from tests.support.world import PIPELINE, VERSION, World, read_pipeline
 
 TOTALS = {"train": 17, "test": 5}

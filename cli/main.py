@@ -130,6 +130,9 @@ def landfall() -> None:
 
     Commands that talk to a function app take its URL from --url or LANDFALL_URL and its key from --key or
     LANDFALL_FUNCTION_KEY. Without a URL they talk to the local twin of this clone, if one is running.
+
+    Exit status: 0 done; 1 not done, and standard error says why; 2 wrong usage; 130 Ctrl-C. `validate`, `lint` and
+    `check` end with 1 where something is wrong.
     """
 
 

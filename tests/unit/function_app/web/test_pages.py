@@ -44,7 +44,7 @@ def test_an_empty_overview_says_how_to_begin() -> None:
     """The first thing that a person sees."""
     page = look(World(), "/")
     assert 200 == page.status_code
-    assert "landfall upload FOLDER DATASET/VERSION" in page.text
+    assert "landfall upload FOLDER --to DATASET/VERSION" in page.text
     assert "Nothing does." in page.text
 
 

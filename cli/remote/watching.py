@@ -47,7 +47,7 @@ def now() -> str:
 
 def describe_overview(found: Mapping[str, Any]) -> Iterator[str]:
     """Yield what needs a person, what trains or waits, and what landed, as the API returns it."""
-    concerns, landed = found["concerns"], found["landed"]
+    concerns, arrived = found["concerns"], found["arrived"]
     yield "Needs a person:" if concerns else "Nothing needs a person."
     yield from (f"  {each['who']}: {each['text']}" for each in concerns[:MAX_SHOWN])
     yield "Trains or waits:" if found["active"] else "No run is active."
@@ -56,8 +56,8 @@ def describe_overview(found: Mapping[str, Any]) -> Iterator[str]:
         yield "Incomplete:"
         yield from (f"  {_open(each)}" for each in found["open"][:MAX_SHOWN])
     yield (
-        f"Landed today: {landed['versions']} complete versions with {landed['shards']:,} shards and "
-        f"{landed['records']:,} records, and {landed['open_shards']:,} shards of incomplete ones."
+        f"Landed today: {arrived['versions']} complete versions with {arrived['shards']:,} shards and "
+        f"{arrived['records']:,} records, and {arrived['open_shards']:,} shards of incomplete ones."
     )
     for each in found["closed"][:MAX_SHOWN]:
         yield f"  {each['dataset']}/{each['version']}: whole since {shown_time(each['closed_at'])}"

@@ -86,11 +86,16 @@ def upload(
         upload_in_turn(uploader, log, target, overwrite=overwrite)
         if intake.manifest:
             _upload_list(uploader, file_list, f"{version}/{intake.manifest}")
+    _report(version, len(shards) - num_there, num_there, as_json=as_json)
+
+
+def _report(version: str, num_sent: int, num_there: int, *, as_json: bool) -> None:
+    """Say how many shards were sent, and what comes next."""
     if as_json:
-        click.echo(json.dumps({"version": version, "uploaded": len(shards) - num_there, "were_there": num_there}))
+        click.echo(json.dumps({"version": version, "uploaded": num_sent, "were_there": num_there}))
         return
     there = f" ({num_there} were there already)" if num_there else ""
-    click.echo(f"Uploaded {len(shards) - num_there} shards as {version}{there}. Next: landfall status {version}")
+    click.echo(f"Uploaded {num_sent} shards as {version}{there}. Next: landfall status {version}")
 
 
 def _upload_list(uploader: ShardUploader, file_list: Path | None, path: str) -> None:

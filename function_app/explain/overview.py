@@ -83,7 +83,7 @@ class OpenVersion:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Landed:
+class Arrived:
     """What came today, in UTC, among the versions of the overview."""
 
     versions: int
@@ -114,7 +114,7 @@ class Overview:
     """The latest closings, the last first."""
     open: tuple[OpenVersion, ...]
     num_open: int
-    landed: Landed
+    arrived: Arrived
     runs: tuple[RunRecord, ...]
     """The newest ones, newest first."""
     strips: tuple[Strip, ...]
@@ -155,7 +155,7 @@ def overview(services: Services) -> Overview:
         closed=tuple(newest),
         open=shown,
         num_open=len(still_open),
-        landed=_landed(closings, shown, services),
+        arrived=_arrived(closings, shown, services),
         runs=tuple(runs[:MAX_ACTIVE]),
         strips=tuple(_strips(runs, services)),
     )
@@ -181,10 +181,10 @@ def _open(version: DatasetVersion, services: Services, *, counts: bool) -> OpenV
     )
 
 
-def _landed(closings: Sequence[Generation], shown: Sequence[OpenVersion], services: Services) -> Landed:
+def _arrived(closings: Sequence[Generation], shown: Sequence[OpenVersion], services: Services) -> Arrived:
     today = services.clock().date()
     whole = [closing for closing in closings if closing.closed_at.date() == today]
-    return Landed(
+    return Arrived(
         versions=len(whole),
         shards=sum(closing.num_shards for closing in whole),
         records=sum(closing.num_records for closing in whole),

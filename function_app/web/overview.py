@@ -94,7 +94,7 @@ class OpenVersionBody(BaseModel):
         )
 
 
-class LandedBody(BaseModel):
+class ArrivedBody(BaseModel):
     """What came today, in UTC."""
 
     versions: int = Field(description="Versions that became whole, with their `shards` and `records`.")
@@ -104,14 +104,14 @@ class LandedBody(BaseModel):
 
 
 class OverviewBody(BaseModel):
-    """What needs a person, what trains or waits, and what landed."""
+    """What needs a person, what trains or waits, and what arrived."""
 
     concerns: list[ConcernBody]
     active: list[RunStandBody] = Field(description=f"Runs that have not ended: the newest {MAX_ACTIVE}.")
     runs: list[RunStandBody] = Field(description=f"The newest {MAX_ACTIVE}, also those that have ended.")
     open: list[OpenVersionBody] = Field(description=f"At most {MAX_VERSIONS}, the last names first.")
     closed: list[ClosedVersionBody] = Field(description=f"At most {MAX_VERSIONS}, the last first.")
-    landed: LandedBody
+    arrived: ArrivedBody
 
     @classmethod
     def of(cls, found: Overview) -> Self:
@@ -123,11 +123,11 @@ class OverviewBody(BaseModel):
             runs=[RunStandBody.of(run, waiting.get(run.run_id)) for run in found.runs],
             open=[OpenVersionBody.of(each) for each in found.open],
             closed=[ClosedVersionBody.of(closing) for closing in found.closed],
-            landed=LandedBody(
-                versions=found.landed.versions,
-                shards=found.landed.shards,
-                records=found.landed.records,
-                open_shards=found.landed.open_shards,
+            arrived=ArrivedBody(
+                versions=found.arrived.versions,
+                shards=found.arrived.shards,
+                records=found.arrived.records,
+                open_shards=found.arrived.open_shards,
             ),
         )
 

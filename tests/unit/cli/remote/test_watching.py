@@ -55,7 +55,7 @@ def _reason(world: World) -> str:
 
 
 def test_an_app_without_data_says_how_to_begin(capsys: Capture) -> None:
-    """And that nobody has to do anything."""
+    """And that nothing needs a person."""
     with serving(World()) as url:
         _, out, _ = landfall(capsys, "status", "--url", url)
     assert "Nothing needs a person.\nNo run is active." in out

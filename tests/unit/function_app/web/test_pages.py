@@ -65,7 +65,7 @@ def test_the_overview_says_who_has_to_do_what() -> None:
     assert f"Data owner: digits/v3: 1 shard is rejected; {ALL_SHARDS[0]}" in page
 
 
-def test_the_overview_counts_what_landed_today() -> None:
+def test_the_overview_counts_what_came_today() -> None:
     """Whole versions and shards of others; not those of yesterday. A day ends at midnight in UTC."""
     world = World()
     world.upload_version()

@@ -171,7 +171,7 @@ def running_twin_of_this_clone(base: Path = TWINS) -> TwinAddress | None:
     from local_azure.twin.state import running_twins
 
     keep_loopback_direct()
-    for twin in (twin for folder in (base, *_elsewhere(base)) for twin in running_twins(folder)):
+    for twin in (twin for folder in (base, *elsewhere(base)) for twin in running_twins(folder)):
         return TwinAddress(
             functions_url=twin["functions_url"],
             function_key=twin["function_key"],
@@ -192,7 +192,7 @@ def note_elsewhere(folder: Path, base: Path = TWINS) -> None:
         (notes / hashlib.sha256(str(folder).encode()).hexdigest()[:16]).write_text(str(folder), encoding="utf-8")
 
 
-def _elsewhere(base: Path) -> Iterator[Path]:
+def elsewhere(base: Path) -> Iterator[Path]:
     """Yield the other folders in which twins were started and whose state still exists; forget the rest."""
     for note in sorted((base / "elsewhere").glob("*")):
         folder = Path(note.read_text(encoding="utf-8"))

@@ -295,6 +295,7 @@ class OverrideOption(click.ParamType[tuple[str, Any]]):
 @click.option(
     "--num-nodes", type=click.IntRange(min=1), metavar="N", help="Nodes of each run of a sweep (default: 1)."
 )
+@as_json_option
 @with_api
 def submit(
     client: ApiClient,
@@ -306,6 +307,7 @@ def submit(
     sweep_file: Path | None,
     max_node_hours: float | None,
     num_nodes: int | None,
+    as_json: bool,
 ) -> None:
     """Request a training run on a complete dataset version, or on synthetic data: DATASET alone.
 
@@ -316,12 +318,14 @@ def submit(
     if grid or sweep_file:
         asked = {"overrides": dict(overrides), "force": force, "num_nodes": num_nodes or 1}
         asked |= sweep_members(grid, sweep_file, max_node_hours)
-        click.echo("\n".join(describe_sweep_request(client.submit_sweep(*target, asked))))
+        sweep = client.submit_sweep(*target, asked)
+        click.echo(json.dumps(sweep, indent=2) if as_json else "\n".join(describe_sweep_request(sweep)))
         return
     if max_node_hours or num_nodes:
         raise click.UsageError("--max-node-hours and --num-nodes belong to a sweep: add --sweep or --sweep-file.")
     run = client.submit(*target, dict(overrides), force=force)
-    click.echo("\n".join(describe_request(run, "/".join(filter(None, target)))))
+    lines = describe_request(run, "/".join(filter(None, target)))
+    click.echo(json.dumps(run, indent=2) if as_json else "\n".join(lines))
 
 
 def describe_request(run: Mapping[str, Any], target: str) -> Iterator[str]:

@@ -148,6 +148,8 @@ def test_the_api_describes_itself() -> None:
         ("/api/sweeps/{sweep_id}", "get"),
         ("/api/sweeps/{sweep_id}/cancel", "post"),
         ("/api/why/{subject}", "get"),
+        ("/api/spending", "get"),
+        ("/api/overview", "get"),
         ("/api/reconcile", "get"),
         ("/api/reconcile", "post"),
         ("/api/dead-letters", "get"),

@@ -11,7 +11,7 @@ from function_app.domain.records import NotificationRecord
 from function_app.domain.run_states import RunState
 
 SUMMARY, TEST = "summary", "test"
-"""What waited for the end of quiet hours, or came as a flood; and a message that only shows whether a recipient can be reached."""
+"""What waited for the end of quiet hours, or came as a flood; and what only shows that a recipient is reached."""
 BY_DEFAULT, EVERYTHING = "default", "everything"
 RUN, VERSION, PIPELINE, LETTER, OTHER = "run", "version", "pipeline", "letter", "other"
 """What a notification is about, which says where to look."""

@@ -1,7 +1,7 @@
 """Summaries: what waited for the end of quiet hours, or comes as a flood, is sent as one notification.
 
-Each row is claimed for one summary before that is written, and the summary lists its rows; so a row is in one summary,
-whichever process dies and however many sweeps run.
+Each row is claimed for one summary before that is written, and the summary lists its rows; so a row is in one
+summary, whichever process dies and however many sweeps run.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote
@@ -16,6 +16,7 @@ from shared.safe_text import one_line, safe_json
 TIMEOUT_S = 60.0
 """A cold start of a function app may take half of this."""
 MAX_ANSWER_CHARS = 500
+MAX_PAGES = 10_000
 NOT_FOUND = 404
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
@@ -69,10 +70,7 @@ class ApiClient:
 
     def pipelines(self) -> list[dict[str, Any]]:
         """Return the pipelines: dataset, name, state and splits of each."""
-        pipelines = self._object("GET", "/api/pipelines").get("pipelines")
-        if not isinstance(pipelines, list):
-            raise CliError(f"{self.url}/api/pipelines answered without a list. Is this a Landfall function app?")
-        return pipelines
+        return list(self.pages("/api/pipelines", "pipelines", limit=1000))
 
     def runs(self, **filters: str | int) -> list[dict[str, Any]]:
         """Return runs, newest first."""
@@ -115,6 +113,21 @@ class ApiClient:
     def cancel(self, run_id: str) -> dict[str, Any]:
         """Cancel a run; return it."""
         return self._object("POST", f"/api/runs/{quote(run_id, safe='')}/cancel")
+
+    def pages(self, path: str, members: str, **parameters: str | int) -> Iterator[dict[str, Any]]:
+        """Yield what a list has on all of its pages; an answer names the path of the next one."""
+        page = self._object("GET", path, params=parameters)
+        for _ in range(MAX_PAGES):
+            found, following = page.get(members), page.get("next")
+            if not isinstance(found, list):
+                raise CliError(f"{self.url}{path} answered without a list. Is this a Landfall function app?")
+            yield from found
+            if not following:
+                return
+            if not str(following).startswith(path + "?"):
+                raise CliError(f"{self.url}{path} named a next page elsewhere. Is this a Landfall function app?")
+            page = self._object("GET", str(following))
+        raise CliError(f"{self.url}{path} has more than {MAX_PAGES} pages.")
 
     def get(self, path: str, **parameters: str | int | list[str]) -> dict[str, Any]:
         """Return the answer to a GET."""

@@ -32,12 +32,36 @@ MIN_TEXT_COLUMNS = 60
 
 @click.command(epilog="Example: landfall status digits/2026-11-20")
 @click.argument("target", type=DATASET_VERSION, metavar="DATASET/VERSION")
+@click.option(
+    "--shards",
+    type=click.Choice(["accepted", "rejected", "all"]),
+    help="List every shard with this verdict instead, with all reasons (default: a summary).",
+)
 @as_json_option
 @with_api
-def status(client: ApiClient, target: tuple[str, str], *, as_json: bool) -> None:
+def status(client: ApiClient, target: tuple[str, str], *, shards: str | None, as_json: bool) -> None:
     """Show a dataset version: missing shards, rejected shards and the reasons, statistics of its data, its runs."""
+    if shards is not None:
+        _show_shards(client, target, {} if shards == "all" else {"state": shards}, as_json=as_json)
+        return
     version = client.dataset_version(*target)
     click.echo(json.dumps(version, indent=2) if as_json else "\n".join(describe_version(version)))
+
+
+def _show_shards(client: ApiClient, target: tuple[str, str], filters: Mapping[str, str], *, as_json: bool) -> None:
+    path = f"/api/datasets/{quote(target[0], safe='')}/{quote(target[1], safe='')}/shards"
+    found = list(client.pages(path, "shards", limit=1000, **filters))
+    if as_json:
+        click.echo(json.dumps({"shards": found}, indent=2))
+        return
+    for shard in found:
+        size = f"{shard['num_records']:,} records, {readable_bytes(shard['size_bytes'])}"
+        click.echo(f"{shard['state']}  {shard['name']}  {size}")
+        for reason in shard["reasons"]:
+            click.echo(f"  {reason_text([reason])}")
+    if not found:
+        verdict = filters.get("state")
+        click.echo(f"No shard of {'/'.join(target)} {f'was {verdict}' if verdict else 'has a verdict'}.")
 
 
 def describe_version(version: Mapping[str, Any]) -> Iterator[str]:

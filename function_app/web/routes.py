@@ -28,7 +28,6 @@ from function_app.web.bodies import (
     DeadLetterSummary,
     HistoryBody,
     HoldBody,
-    PipelinesBody,
     Problem,
     RequestedSweepBody,
     RunBody,
@@ -121,12 +120,6 @@ def release(dataset: DatasetName, version: VersionName, services: AppServices) -
         raise NotFoundError(f"{named} has never been whole, so nothing of it can be on hold")
     reason = release_data(named, services)
     return HoldBody(dataset=dataset, version=version, released=reason is not None, reason=reason)
-
-
-@router.get("/pipelines")
-def pipelines(services: AppServices) -> PipelinesBody:
-    """List the pipelines, and the problems of those that are out of service until their files are mended."""
-    return PipelinesBody.of_services(services)
 
 
 @router.get("/doctor")

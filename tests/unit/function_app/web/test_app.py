@@ -140,6 +140,8 @@ def test_the_api_describes_itself() -> None:
         ("/api/runs", "post"),
         ("/api/runs/{run_id}", "get"),
         ("/api/runs/{run_id}/logs", "get"),
+        ("/api/runs/{run_id}/metrics", "get"),
+        ("/api/datasets/{dataset}/{version}/shards", "get"),
         ("/api/runs/{run_id}/cancel", "post"),
         ("/api/compare", "get"),
         ("/api/sweeps", "post"),

@@ -120,6 +120,7 @@ def build_services(environ: Mapping[str, str]) -> Services:
         claim_lease=settings.claim_lease,
         max_concurrent_runs=settings.max_concurrent_runs,
         pages_sign_in=settings.pages_sign_in,
+        requests_per_minute=settings.requests_per_minute,
         probes=tuple(_probes(found, workspace, environ)),
         in_azure=settings.in_azure,
         telemetry_sink=_telemetry_sink(settings),

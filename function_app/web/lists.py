@@ -300,18 +300,12 @@ def shards(
     """
     named = DatasetVersion(dataset=dataset, version=version)
     first = _place(after) if after else None
-    verdicts = services.ledger.shards(named)
-    fitting = nsmallest(
-        limit + 1,
-        (
-            one
-            for one in verdicts
-            if state in (None, one.state)
-            and split in (None, one.split)
-            and (first is None or (one.split, one.index) > first)
-        ),
-        key=lambda one: (one.split, one.index),
+    verdicts = (
+        one
+        for one in services.ledger.shards(named)
+        if state in (None, one.state) and split in (None, one.split) and (first is None or _order(one) > first)
     )
+    fitting = nsmallest(limit + 1, verdicts, key=_order)
     if not fitting and not services.ledger.split_sizes(named):
         services.pipeline_of(dataset)
         raise NotFoundError(f"nothing of {named} has been uploaded")
@@ -322,6 +316,10 @@ def shards(
         last = f"{shown[-1].split}/{shown[-1].index}"
         following = _page(path, limit=limit, state=state, split=split, after=last)
     return ShardsBody(dataset=dataset, version=version, shards=[ShardBody.of(one) for one in shown], next=following)
+
+
+def _order(shard: ShardRecord) -> tuple[str, int]:
+    return shard.split, shard.index
 
 
 def _place(text: str) -> tuple[str, int]:

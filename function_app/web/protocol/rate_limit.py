@@ -33,7 +33,7 @@ Refusal = Callable[[str, Mapping[str, str]], Response]
 
 @dataclass(kw_only=True)
 class CallerLimits:
-    """The buckets of callers. A bucket holds the requests of a minute, so that many requests at once are no offence."""
+    """The buckets of callers. Each holds the requests of a minute, which a caller may also send at once."""
 
     seconds: Callable[[], float] = time.monotonic
     _left: OrderedDict[str, tuple[float, float]] = field(default_factory=OrderedDict)

@@ -122,7 +122,7 @@ def test_shards_come_page_by_page_with_their_reasons() -> None:
     ]
 
 
-def test_shards_of_what_nobody_uploaded_are_unknown() -> None:
+def test_shards_of_an_unknown_version_are_not_found() -> None:
     """A mistyped version or dataset is an error, as is a place that none has."""
     world = World()
     assert (404, "not_found") == error(call(world, "GET", "/api/datasets/digits/v1/shards"))

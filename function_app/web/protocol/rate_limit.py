@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from function_app.services import Services
 
 MAX_CALLERS = 1000
-"""Callers that are known at a time: the one that has been away longest is forgotten, and begins anew."""
+"""Callers that are known at a time: the one that has been away longest is forgotten, and starts again."""
 KEY, KEY_PARAMETER = "x-functions-key", "code"
 """Where a caller states the function key, which the host has compared before.
 

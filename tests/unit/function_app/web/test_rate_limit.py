@@ -45,7 +45,7 @@ def limited(per_minute: int = 2, **members: Any) -> Services:
     return replace(World().services, requests_per_minute=per_minute, **members)
 
 
-def test_a_caller_who_sends_too_many_is_told_when_to_try_again() -> None:
+def test_a_caller_who_sends_too_many_hears_when_to_try_again() -> None:
     """A problem like all others, with Retry-After; other keys have requests of their own, in header and query."""
     services = limited()
     one, other = {"headers": {"x-functions-key": "one"}}, {"headers": {"x-functions-key": "other"}}
@@ -88,7 +88,7 @@ def test_requests_come_back_as_time_passes() -> None:
 
 
 def test_the_number_of_known_callers_is_bounded() -> None:
-    """The one that has been away longest begins anew."""
+    """The one that has been away longest starts again."""
     limits = CallerLimits(seconds=Seconds())
     for number in range(MAX_CALLERS + 1):
         limits.wait_s(str(number), 1)

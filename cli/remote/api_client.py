@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote
 
+import click
 import httpx
 
 from cli.errors import CliError
@@ -21,6 +22,9 @@ MAX_PAGES = 10_000
 MAX_TRIES = 4
 MAX_RETRY_S = 30.0
 NOT_FOUND = 404
+FIRST_POLL_S, LAST_POLL_S = 1.0, 10.0
+GIVE_UP_S = 600.0
+"""How long a follower tries again where no answer comes; a deployment of the app takes a few minutes."""
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -176,6 +180,8 @@ class ApiClient:
                     return response
                 self._wait(_retry_after_s(response))
             return self._http.send(sent)
+        except UnicodeEncodeError as error:  # bytes of the command line that are no text
+            raise CliError(f"{error.object[error.start]!r} is no character that a request can carry.") from error
         except httpx.TimeoutException as error:
             raise CliError(f"{self.url} did not answer within {TIMEOUT_S:.0f} s: {error}") from error
         except (httpx.HTTPError, httpx.InvalidURL) as error:
@@ -186,6 +192,21 @@ def _retry_after_s(response: httpx.Response) -> float:
     """Return what Retry-After says, bounded: an answer is from outside."""
     stated = response.headers.get("Retry-After", "")
     return min(float(stated), MAX_RETRY_S) if stated.isascii() and stated.isdigit() and len(stated) < 10 else 1.0  # noqa: PLR2004
+
+
+def ask_patiently(ask: Callable[[], dict[str, Any]], *, patience_s: float = GIVE_UP_S) -> dict[str, Any]:
+    """Return one answer; where none comes, say so on standard error and ask again. Raises CliError."""
+    deadline_s, pause_s = time.monotonic() + patience_s, FIRST_POLL_S
+    while True:
+        try:
+            return ask()
+        except CliError as error:
+            is_refused = isinstance(error, ApiError) and error.status < httpx.codes.INTERNAL_SERVER_ERROR
+            if is_refused or time.monotonic() >= deadline_s:
+                raise
+            click.echo(f"{error} Trying again.", err=True)
+        time.sleep(pause_s)
+        pause_s = min(2 * pause_s, LAST_POLL_S)
 
 
 def shown_time(at: str) -> str:

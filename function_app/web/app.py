@@ -14,9 +14,9 @@ from function_app.services import Services
 from function_app.web.actions import actions
 from function_app.web.api_page import api_page
 from function_app.web.errors import add_error_handlers, codes, document_problems, error_answer, too_many
+from function_app.web.overview import router
 from function_app.web.pages import add_page_errors, pages, too_many_pages
 from function_app.web.protocol.rate_limit import RateLimited, key_of, person_of
-from function_app.web.spending import router
 
 logger = logging.getLogger(__name__)
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from function_app.config.settings import Settings
     from function_app.domain.checks import Probe
     from function_app.ports import DeadLetterSource, Notifier
-    from function_app.services import ReadScript, Services, TimeBudget
+    from function_app.services import ReadModules, ReadScript, Services, TimeBudget
     from function_app.telemetry import TelemetrySink
 
 DATA_CONNECTION = "DataStorage"
@@ -96,6 +96,7 @@ def build_services(environ: Mapping[str, str]) -> Services:
     found = _configuration(environ)
     settings, host, data = found.settings, found.host, found.data
     workspace = _workspace_client(settings)
+    read_script, read_modules = _script_readers(settings)
     return Services(
         pipelines=found.pipelines.pipelines,
         out_of_service=found.pipelines.out_of_service,
@@ -114,7 +115,8 @@ def build_services(environ: Mapping[str, str]) -> Services:
         notifiers=found.pipelines.notifiers,
         dead_letter_sources=_dead_letter_sources(host),
         queues={queue: StorageRequestQueue(host, queue) for queue in QUEUES},
-        read_script=_script_reader(settings),
+        read_script=read_script,
+        read_modules=read_modules,
         time_budget=_time_budget(settings.validation_budget_s),
         sweep_grace=settings.sweep_grace,
         claim_lease=settings.claim_lease,
@@ -126,10 +128,11 @@ def build_services(environ: Mapping[str, str]) -> Services:
     )
 
 
-def _script_reader(settings: Settings) -> ReadScript:
-    from function_app.config.pipeline_files import read_script
+def _script_readers(settings: Settings) -> tuple[ReadScript, ReadModules]:
+    from function_app.config.pipeline_files import read_modules, read_script
 
-    return functools.partial(read_script, settings.pipelines_dir)
+    folder = settings.pipelines_dir
+    return functools.partial(read_script, folder), functools.partial(read_modules, folder)
 
 
 def _time_budget(budget_s: int) -> TimeBudget:

@@ -6,6 +6,7 @@ import logging
 import math
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from http import HTTPStatus
 from typing import Annotated, Any, Literal
 
@@ -23,6 +24,8 @@ from function_app.explain.history import why
 from function_app.explain.overview import models, overview
 from function_app.explain.pending import awaited_of
 from function_app.explain.run_description import describe_run
+from function_app.explain.run_files import studio_page, tensorboard_files
+from function_app.explain.spending import spending
 from function_app.ingest.completeness import SplitDescription
 from function_app.runs.option_sweeps import compare, read_sweep
 from function_app.services import Services
@@ -46,6 +49,8 @@ MAX_HISTORY = 100
 MAX_LABELS = 50
 MAX_REJECTED = 100
 MAX_CHOICES = 20
+MAX_DAYS = 366
+MAX_SPENT = 200
 MANY_SHARDS = 1000
 """The ledger reads so many with one request. A page of more comes without them, and asks for them itself."""
 
@@ -147,7 +152,14 @@ def run_page(run_id: RunId, view: PageView, rank: Rank = 0) -> Response:
     """Show a run: its timeline, curves, attempts and cost, and the log of one rank."""
     described = describe_run(run_id, view.services, rank=rank)
     is_live = not described.is_settled or described.run.notified_at is None
-    return view.show("run.html", is_live=is_live, described=described, charts=charts(described.epochs))
+    return view.show(
+        "run.html",
+        is_live=is_live,
+        described=described,
+        charts=charts(described.epochs),
+        studio=studio_page(described.run, view.services),
+        tensorboard=tensorboard_files(described.run),
+    )
 
 
 @pages.get("/compare")
@@ -175,6 +187,15 @@ def compare_page(
         choices=choices,
         chosen=chosen,
         most=MAX_RUNS,
+    )
+
+
+@pages.get("/costs")
+def costs_page(view: PageView, days: Annotated[int, Query(ge=1, le=MAX_DAYS)] = 7) -> Response:
+    """Show what trainings took in the last days: node-hours and cost, of each dataset and each run."""
+    found = spending(timedelta(days=days), view.services)
+    return view.show(
+        "costs.html", is_live=True, spent=found, days=days, most=MAX_SPENT, any_price=found.cost is not None
     )
 
 

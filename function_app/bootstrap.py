@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from function_app.config.settings import Settings
     from function_app.domain.checks import Probe
     from function_app.ports import DeadLetterSource, Notifier
-    from function_app.services import ReadModules, ReadScript, Services, TimeBudget
+    from function_app.services import Services, TimeBudget
     from function_app.telemetry import TelemetrySink
 
 DATA_CONNECTION = "DataStorage"
@@ -96,7 +96,6 @@ def build_services(environ: Mapping[str, str]) -> Services:
     found = _configuration(environ)
     settings, host, data = found.settings, found.host, found.data
     workspace = _workspace_client(settings)
-    read_script, read_modules = _script_readers(settings)
     return Services(
         pipelines=found.pipelines.pipelines,
         out_of_service=found.pipelines.out_of_service,
@@ -115,8 +114,7 @@ def build_services(environ: Mapping[str, str]) -> Services:
         notifiers=found.pipelines.notifiers,
         dead_letter_sources=_dead_letter_sources(host),
         queues={queue: StorageRequestQueue(host, queue) for queue in QUEUES},
-        read_script=read_script,
-        read_modules=read_modules,
+        **_script_readers(settings),
         time_budget=_time_budget(settings.validation_budget_s),
         sweep_grace=settings.sweep_grace,
         claim_lease=settings.claim_lease,
@@ -128,11 +126,15 @@ def build_services(environ: Mapping[str, str]) -> Services:
     )
 
 
-def _script_readers(settings: Settings) -> tuple[ReadScript, ReadModules]:
+def _script_readers(settings: Settings) -> dict[str, Any]:
+    """Return what reads a pipeline's own script, and the modules that it may import."""
     from function_app.config.pipeline_files import read_modules, read_script
 
     folder = settings.pipelines_dir
-    return functools.partial(read_script, folder), functools.partial(read_modules, folder)
+    return {
+        "read_script": functools.partial(read_script, folder),
+        "read_modules": functools.partial(read_modules, folder),
+    }
 
 
 def _time_budget(budget_s: int) -> TimeBudget:

@@ -270,7 +270,7 @@ def _written_path(view: View, call: ast.Call) -> ast.expr | None:
         return path or call.func
     if any(path.endswith(_WRITING_SESSIONS) for path in paths):
         folder = keyword_of(call, "checkpoint_dir") or keyword_of(call, "model_dir")
-        return None if folder is None or _is_none(folder) else folder
+        return None if folder is None or _is_chosen_by_rank(view, folder) else folder
     if not isinstance(call.func, ast.Attribute) or name not in _WRITING_METHODS or paths:
         return None
     if name in ("write_text", "write_bytes"):
@@ -279,8 +279,11 @@ def _written_path(view: View, call: ast.Call) -> ast.expr | None:
     return None if returns_text else _path_of_method(view, call)
 
 
-def _is_none(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is None
+def _is_chosen_by_rank(view: View, folder: ast.expr) -> bool:
+    """Whether a folder is None, which saves nothing, or one that a condition on the rank has chosen."""
+    if isinstance(folder, ast.Constant):
+        return folder.value is None
+    return any(view.guards.is_guarded(node) for node in view.flow.reach(folder).nodes)
 
 
 def _path_of_method(view: View, call: ast.Call) -> ast.expr | None:

@@ -215,6 +215,8 @@ if __name__ == '__main__':
 """
 """A session of TensorFlow 1 that hooks stop and broadcast in."""
 
+CHOSEN = "    if hvd.rank() == 0:\n        folder = 'x'\n    else:\n        folder = None\n"
+
 ESTIMATOR = """import os
 import tensorflow as tf
 
@@ -378,6 +380,7 @@ def test_one_mistake_in_a_recipe_is_one_error(script: str, change: tuple[str, st
         (SESSION, ("    opt = hvd.DistributedOptimizer(opt)\n", ""), ["optimizer_not_distributed"]),
         (SESSION, ("        hvd.BroadcastGlobalVariablesHook(0),\n", ""), ["no_initial_broadcast"]),
         (SESSION, (" if hvd.rank() == 0 else None", ""), ["written_by_every_rank"]),
+        (SESSION, ("    folder = './checkpoints' if hvd.rank() == 0 else None\n", CHOSEN), []),
         (SESSION, ("hvd.local_rank()", "hvd.rank()"), ["wrong_gpu"]),
         (ESTIMATOR, ("'rate': 0.001", "'rate': 0.01"), []),
         (ESTIMATOR, ("[hvd.BroadcastGlobalVariablesHook(0)] if is_distributed else []", "[]"),

@@ -132,6 +132,8 @@ class ApiClient:
     def _object(self, method: str, path: str, **request: Any) -> dict[str, Any]:
         try:
             response = self._http.request(method, path, **request)
+        except UnicodeEncodeError as error:  # bytes of the command line that are no text
+            raise CliError(f"{error.object[error.start]!r} is no character that a request can carry.") from error
         except httpx.TimeoutException as error:
             raise CliError(f"{self.url} did not answer within {TIMEOUT_S:.0f} s: {error}") from error
         except (httpx.HTTPError, httpx.InvalidURL) as error:

@@ -18,6 +18,10 @@ from tests.unit.cli.fake_function_app import serving
 from tests.unit.function_app.web.client import look, send_form
 from tests.unit.function_app.web.test_routes import world_with_letter
 
+pytestmark = pytest.mark.browser
+
+Answering = tuple[World, dict[str, str]]
+"""A world, and its runs by the names in the list. It is made before a browser runs an event loop in this thread."""
 ROW = re.compile(r"^\| (\d+) \| (.+?) \|(.*?)\| (.+?) \|(.*?)\|$", re.MULTILINE)
 MAX_CLICKS = 2
 NUM_QUESTIONS = 20
@@ -46,7 +50,8 @@ ANSWERS: Mapping[int, tuple[str, str]] = {
 """What the page and what the command say."""
 
 
-def answering_world() -> tuple[World, dict[str, str]]:
+@pytest.fixture(scope="module", autouse=True)
+def answering() -> Answering:
     """A world in which every question has an answer, and its runs by the names in the list."""
     world, _ = world_with_letter()
     world.change_machines(vm_size="Standard_NC24ads_A100_v4", price_per_node_hour=3.5)
@@ -84,9 +89,9 @@ def test_the_list_has_twenty_questions_of_two_clicks_or_one_command() -> None:
     assert [] == [number for number, clicks, _ in found if len(clicks) > MAX_CLICKS]
 
 
-def test_each_question_is_answered_by_its_page(browser: Browser) -> None:
+def test_each_question_is_answered_by_its_page(answering: Answering, browser: Browser) -> None:
     """From the overview, by the links that the list names."""
-    world, names = answering_world()
+    world, names = answering
     with served(browser, lambda path: look(world, path)) as watched:
         for number, clicks, _ in questions():
             watched.page.goto(ADDRESS)
@@ -98,9 +103,9 @@ def test_each_question_is_answered_by_its_page(browser: Browser) -> None:
             watched.check()
 
 
-def test_each_question_is_answered_by_its_command(capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_question_is_answered_by_its_command(answering: Answering, capsys: pytest.CaptureFixture[str]) -> None:
     """One command, without anything but its names filled in."""
-    world, names = answering_world()
+    world, names = answering
     with serving(world) as url:
         for number, _, command in questions():
             if not command:

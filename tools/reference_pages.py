@@ -21,7 +21,7 @@ sys.path.insert(0, str(ROOT))  # the tools run from any folder
 import click  # noqa: E402 (needs the path above)
 
 from cli.main import landfall  # noqa: E402
-from function_app.config import clusters, layouts, pipelines  # noqa: E402 (needs the path above)
+from function_app.config import clusters, layouts, pipelines, recipients  # noqa: E402 (needs the path above)
 from function_app.domain.run_states import MEANINGS, SETTLED, TABLE, RunState  # noqa: E402
 from shard_validation import DriftPolicy, ImagePolicy, Limits  # noqa: E402
 from shared.job_arguments import TrainingOptions  # noqa: E402
@@ -39,6 +39,8 @@ OTHER_SECTIONS = (
     clusters.Cluster,
     clusters.ClusterSize,
     layouts.Layout,
+    recipients.QuietHours,
+    recipients.Recipient,
 )
 """Sections that are not defined beside `Pipeline`."""
 OUR_PACKAGES = ("function_app", "shard_validation", "shared")
@@ -88,7 +90,8 @@ written by any program and their events come in any order, twice or never.
 - `manifest`: files as with `marker`. The version is whole when every file that a list in its folder names is accepted
   and is as the list states.
 - `delta`: the version's folder is a Delta table. Each commit of its log `_delta_log` says which files there are: once
-  all of them are accepted and are as it states, they are the version's next generation.
+  all of them are accepted and are as it states, they are the version's next generation. Status and the tags of the
+  model name the version of the table.
 - `quiet`: files as with `marker`. The version is taken for whole when every listed file is accepted and none was
   written or deleted for `quiet_s`. Only the sweep sees that, so it takes up to one of its periods longer. It is a
   guess, and status, history and the tags of the model say so: use it where no marker can be written.

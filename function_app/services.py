@@ -9,12 +9,13 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from pathlib import PurePath
 from typing import Any
 
-from function_app.config.pipeline_files import UNIDENTIFIED, no_scripts
+from function_app.config.pipeline_files import UNIDENTIFIED, no_modules, no_scripts
 from function_app.config.pipelines import Pipeline
 from function_app.config.recipients import Recipient
-from function_app.config.settings import DEFAULT_BUDGET_S, PATIENCE, SignIn
+from function_app.config.settings import DEFAULT_BUDGET_S, DEFAULT_REQUESTS_PER_MINUTE, PATIENCE, SignIn
 from function_app.domain.checks import Probe
 from function_app.domain.errors import NotFoundError, PipelineOutOfServiceError
 from function_app.domain.events import TrainingRequest
@@ -39,6 +40,7 @@ from function_app.ports import (
     utcnow,
 )
 from function_app.telemetry import Telemetry, TelemetrySink
+from horovod_lint import ScriptFile
 from shard_validation import (
     DataRequirements,
     Paused,
@@ -57,6 +59,7 @@ MAX_PROBLEMS = 5
 """Problems of a pipeline file that one message lists; the log has all of them."""
 
 ReadScript = Callable[[str], bytes]
+ReadModules = Callable[[Sequence[str]], Mapping[PurePath, ScriptFile]]
 Validate = Callable[[ShardSource, DataRequirements], ShardVerdict]
 ValidateWithin = Callable[..., ShardVerdict | Paused]
 
@@ -258,6 +261,8 @@ class RunServices(NotifyServices):
     models: ModelRegistry
     read_script: ReadScript = field(default=no_scripts)
     """Returns the content of a pipeline's own training script. Raises ScriptError."""
+    read_modules: ReadModules = field(default=no_modules)
+    """Returns what such a script may import, given the pipeline's files. Raises ScriptError."""
     max_concurrent_runs: int = 10
     """Over all pipelines; each pipeline has at most one active run."""
 
@@ -271,6 +276,8 @@ class Services(IngestServices, RunServices):
     """Where the host and Event Grid leave what they gave up."""
     pages_sign_in: SignIn = SignIn.OFF
     """Who protects the pages."""
+    requests_per_minute: int = DEFAULT_REQUESTS_PER_MINUTE
+    """What each caller may send to one instance over HTTP."""
     probes: Sequence[Probe] = ()
     """What `landfall doctor` looks at besides these ports."""
     in_azure: bool = False

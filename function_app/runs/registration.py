@@ -21,7 +21,7 @@ from function_app.notify.messages import evidence_in_words
 from function_app.registry.challenge import compare_with, own_intervals
 from function_app.registry.gate import (
     GateError,
-    PrintedReport,
+    MetricsOnlyReport,
     check_contents,
     check_gate,
     check_machines,
@@ -233,7 +233,7 @@ def _metrics_from(run: RunRecord, report: TrainingReport) -> dict[str, str]:
     """Return where the metrics of a user's script come from."""
     if not runs_own_script(spec_from_json(run.spec).command):
         return {}
-    return {"metrics_from": "the log of rank 0" if isinstance(report, PrintedReport) else "the report file"}
+    return {"metrics_from": report.metrics_from if isinstance(report, MetricsOnlyReport) else "the report file"}
 
 
 def _script_errors(run: RunRecord) -> dict[str, str]:

@@ -263,10 +263,7 @@ class RunBody(BaseModel):
     model_name: str | None
     model_version: str | None
     metrics: dict[str, float]
-    evidence: dict[str, Any] = Field(
-        description="What the registration was decided on: comparison with the current model, intervals of the "
-        "metrics (value, low, high; 95 %), promoted, and promotion in words."
-    )
+    evidence: dict[str, Any] = Field(description="What the registration was decided on; see docs/registry.md.")
     num_nodes: int
     world_size: int | None
     forced_by: str | None = Field(description="Key of the request that forced the run.")
@@ -350,9 +347,10 @@ class PipelineBody(BaseModel):
 
 
 class PipelinesBody(BaseModel):
-    """Every pipeline: those that are out of service first."""
+    """Pipelines: those that are out of service first, and then by dataset."""
 
     pipelines: list[PipelineBody]
+    next: str | None = Field(default=None, description="Path of the next page; null on the last one.")
 
     @classmethod
     def of_services(cls, services: Services) -> Self:

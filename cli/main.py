@@ -100,6 +100,7 @@ COMMANDS = {
     "smoke": LazyCommand("cli.smoke.command", "smoke", "Test a deployment with a small training."),
     "upload": LazyCommand("cli.upload.command", "upload", "Upload shards as a dataset version."),
     "status": LazyCommand("cli.remote.status", "status", "Show the shards, data and runs of a dataset version."),
+    "plan": LazyCommand("cli.remote.plan", "plan", "Show what a run would take and cost."),
     "submit": LazyCommand("cli.remote.runs", "submit", "Request a training run on a complete dataset version."),
     "runs": LazyCommand("cli.remote.runs", "runs", "List runs, the newest first."),
     "models": LazyCommand("cli.remote.runs", "models", "List registered models."),

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from function_app.adapters.connections import StorageConnection
     from function_app.adapters.notifiers import TopicNotifier
     from function_app.config.pipelines import Pipeline
+    from function_app.config.prices import PlanFacts
     from function_app.config.settings import Settings
     from function_app.domain.checks import Probe
     from function_app.ports import DeadLetterSource, Notifier
@@ -81,6 +82,7 @@ def _with_pipelines_of(environ: Mapping[str, str], built: Services) -> Services:
         out_of_service=found.out_of_service,
         outage_recipients=found.recipients,
         notifiers=found.notifiers,
+        plan_facts=found.plan_facts,
     )
 
 
@@ -119,6 +121,7 @@ def build_services(environ: Mapping[str, str]) -> Services:
         sweep_grace=settings.sweep_grace,
         claim_lease=settings.claim_lease,
         max_concurrent_runs=settings.max_concurrent_runs,
+        plan_facts=found.pipelines.plan_facts,
         pages_sign_in=settings.pages_sign_in,
         probes=tuple(_probes(found, workspace, environ)),
         in_azure=settings.in_azure,
@@ -198,6 +201,7 @@ class _Pipelines:
     recipients: Mapping[str, tuple[str, ...]]
     """Dataset that is out of service → whom its files notify."""
     notifiers: Mapping[str, Notifier]
+    plan_facts: PlanFacts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -254,6 +258,7 @@ def _pipelines(settings: Settings, environ: Mapping[str, str]) -> _Pipelines:
         out_of_service=folder.out_of_service,
         recipients=folder.recipients,
         notifiers=notifiers,
+        plan_facts=folder.plan_facts,
     )
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from function_app.config.pipeline_files import UNIDENTIFIED, no_scripts
 from function_app.config.pipelines import Pipeline
+from function_app.config.prices import PlanFacts
 from function_app.config.settings import DEFAULT_BUDGET_S, PATIENCE, SignIn
 from function_app.domain.checks import Probe
 from function_app.domain.errors import NotFoundError, PipelineOutOfServiceError
@@ -257,6 +258,8 @@ class RunServices(NotifyServices):
     """Returns the content of a pipeline's own training script. Raises ScriptError."""
     max_concurrent_runs: int = 10
     """Over all pipelines; each pipeline has at most one active run."""
+    plan_facts: PlanFacts = field(default_factory=PlanFacts)
+    """Clusters, prices and published figures, for plans."""
 
 
 @dataclass(frozen=True, kw_only=True)

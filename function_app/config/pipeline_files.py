@@ -22,6 +22,7 @@ from function_app.config.environments import read_environment
 from function_app.config.fields import ClusterName
 from function_app.config.own_files import read_files
 from function_app.config.pipelines import MAX_RECIPIENTS, UNNAMED, Pipeline, Recipient, is_own_script
+from function_app.config.prices import PRICES_FILE, PlanFacts, Prices
 from function_app.config.yaml_text import MAX_FILE_BYTES, lines_of, yaml_as_json
 from function_app.domain.errors import PipelineError
 from horovod_lint import MAX_SCRIPT_BYTES, ScriptError
@@ -57,6 +58,8 @@ _MOVED = {
 _CLUSTERS = Annotated[dict[ClusterName, Cluster], Field(min_length=1, max_length=MAX_CLUSTERS)]
 
 
+NO_PIPELINES = frozenset({CLUSTERS_FILE, PRICES_FILE})
+"""Files beside the pipelines that describe none."""
 UNIDENTIFIED = ""
 """Stands for the dataset of files that do not tell theirs."""
 
@@ -78,6 +81,7 @@ class PipelineFolder:
     """Dataset → why its pipeline cannot be used; UNIDENTIFIED for files that do not tell their dataset."""
     recipients: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Dataset that is out of service → whom its files notify, as far as they can be read."""
+    plan_facts: PlanFacts = field(default_factory=PlanFacts)
 
     def without(self, found: Mapping[str, tuple[str, ...]]) -> PipelineFolder:
         """Return the folder with more datasets out of service: dataset → problems, of which there may be none."""
@@ -107,7 +111,7 @@ def read_pipelines(folder: Path, sizes: Mapping[str, str] | None = None) -> Pipe
     """
     if not folder.is_dir():
         raise PipelineError(f"{folder}: the folder with the pipeline files does not exist")
-    paths = sorted(path for path in folder.iterdir() if path.suffix in SUFFIXES and path.name != CLUSTERS_FILE)
+    paths = sorted(path for path in folder.iterdir() if path.suffix in SUFFIXES and path.name not in NO_PIPELINES)
     if len(paths) > MAX_FILES:
         raise PipelineError(f"{folder}: must contain at most {MAX_FILES} pipeline files, got {len(paths)}")
     try:
@@ -130,7 +134,31 @@ def read_pipelines(folder: Path, sizes: Mapping[str, str] | None = None) -> Pipe
             dataset: tuple(dict.fromkeys(name for one in read if one.dataset == dataset for name in one.recipients))
             for dataset in problems
         },
+        plan_facts=_plan_facts(folder, clusters),
     )
+
+
+def _plan_facts(folder: Path, clusters: Clusters | PipelineError) -> PlanFacts:
+    """Return what plans compute with. A wrong prices.yaml costs them their prices, and no pipeline its service."""
+    known = Clusters(clusters={}) if isinstance(clusters, PipelineError) else clusters
+    try:
+        return PlanFacts(clusters=known, prices=load_prices(folder))
+    except PipelineError as error:
+        return PlanFacts(clusters=known, problems=error.problems)
+
+
+def load_prices(folder: Path) -> Prices | None:
+    """Return what ``prices.yaml`` says; None where there is no such file. Raises PipelineError with its problems."""
+    path = folder / PRICES_FILE
+    if not path.is_file():
+        return None
+    text = _content(path)
+    document = yaml_as_json(text, path.name)
+    try:
+        return Prices.model_validate_json(document)
+    except ValidationError as error:
+        problems = [f"{path.name}: {problem}" for problem in _problems(error, Prices)]
+        raise PipelineError(*_with_lines(problems, path)) from error
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -66,6 +66,7 @@ def test_every_page_is_for_everybody(browser: Browser) -> None:
         "overview": "/",
         "version": "/datasets/digits/v3",
         "version-whole": "/datasets/digits/v1",
+        "plan": "/datasets/digits/v1/plan",
         "shard": "/datasets/digits/v3/shards/train/1",
         "run": f"/runs/{run.run_id}",
         "compare-choice": "/compare",

@@ -96,8 +96,7 @@ def build_services(environ: Mapping[str, str]) -> Services:
     from function_app.services import Services
 
     found = _configuration(environ)
-    settings, host, data = found.settings, found.host, found.data
-    workspace = _workspace_client(settings)
+    settings, host, data, workspace = found.settings, found.host, found.data, _workspace_client(found.settings)
     return Services(
         pipelines=found.pipelines.pipelines,
         out_of_service=found.pipelines.out_of_service,

@@ -208,9 +208,9 @@ a size of its cluster's list that exists. Options that depend on the GPU belong 
 PRICES_HEAD = """
 ## prices.yaml
 
-Prices and published figures of [plans](plan.md), with their date, which each plan states. Write your own over them. A
-price in `clusters.yaml` goes before those here. Without the file, or with a wrong one, plans have no cost; no pipeline
-needs it.
+Prices and published figures of [plans](plan.md), with their date, which each plan states. Write your own over them.
+A price in `clusters.yaml` goes before those here. Without the file, or with a wrong one, plans have no cost; no
+pipeline needs it.
 """
 STATES_HEAD = """# States of a run
 

@@ -10,7 +10,7 @@ from function_app.config.clusters import Cluster, Machines
 from function_app.config.pipelines import Pipeline, is_own_script, processes_under
 from function_app.config.prices import Prices
 from function_app.planning.cost_model import CostModel, Place
-from function_app.planning.throughput import Observation, Pace, pace
+from function_app.planning.throughput import Observation, Throughput, pace
 from shared.job_arguments import TrainingOptions
 from shared.vm_sizes import vm_size
 
@@ -78,7 +78,7 @@ class Estimate:
     """Records of one step; None for a script of the user, as are ``steps``."""
     steps: int | None = None
     """Steps of one epoch."""
-    pace: Pace | None = None
+    pace: Throughput | None = None
     start_s: float = 0.0
     """From the submission to the start of the job: nodes start, and load the image."""
     run_s: float | None = None

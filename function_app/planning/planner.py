@@ -70,7 +70,7 @@ def work_of(pipeline: Pipeline, options: TrainingOptions, manifest: Manifest | N
 
 
 def _pixels(options: TrainingOptions, manifest: Manifest | None) -> int:
-    """Return height times width of an image: as the options say, otherwise as the data are; 0 where nobody says."""
+    """Return height times width of an image: as the options say, otherwise as the data are; 0 where neither does."""
     if options.image_height and options.image_width:
         return options.image_height * options.image_width
     shapes = [one.shape for one in manifest.features if one.name == options.image_feature] if manifest else []

@@ -107,7 +107,7 @@ class Expected:
 
     @property
     def cost(self) -> float | None:
-        """Of the job alone, as the ledger can measure it: without start and idle tail."""
+        """The cost of the job alone, which the ledger can measure: without start and idle tail."""
         return None if self.hourly is None else self.hourly * self.run_s / HOUR_S
 
 

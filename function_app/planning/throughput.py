@@ -44,7 +44,7 @@ class Observation:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pace:
+class Throughput:
     """The time for a record on some machines, with its interval of 95 %."""
 
     record_s: float
@@ -60,7 +60,7 @@ def pace(
     model: Callable[[Place], float | None],
     *,
     is_reference: bool,
-) -> Pace | None:
+) -> Throughput | None:
     """Return the time for a record; None where neither runs nor figures say anything.
 
     ``model`` is the cost model; ``is_reference`` says that its figures were measured on this network.
@@ -82,7 +82,7 @@ def pace(
     return None
 
 
-def _scaled(base: float, logs: Sequence[float], widest: float, distance: float, *, is_here: bool) -> Pace:
+def _scaled(base: float, logs: Sequence[float], widest: float, distance: float, *, is_here: bool) -> Throughput:
     """Scale a shape to the mean of what runs have shown."""
     mean, width = sum(logs) / len(logs), widest
     if is_here and len(logs) > 1:
@@ -91,7 +91,7 @@ def _scaled(base: float, logs: Sequence[float], widest: float, distance: float, 
     return _pace(base * math.exp(mean), width + FAR * distance, "scaled", len(logs))
 
 
-def _fitted(place: Place, runs: Sequence[Observation]) -> Pace:
+def _fitted(place: Place, runs: Sequence[Observation]) -> Throughput:
     """Fit record_s = a + b / ranks, by least squares of relative errors; neither part is negative."""
     points = [(1 / one.record_s, 1 / (one.place.num_ranks * one.record_s)) for one in runs]
     xx, xy, yy = (sum(p[i] * p[j] for p in points) for i, j in ((0, 0), (0, 1), (1, 1)))
@@ -109,9 +109,9 @@ def _fitted(place: Place, runs: Sequence[Observation]) -> Pace:
     return _pace(value, _t(degrees) * spread * math.sqrt(1 + max(0.0, leverage)), "fitted", len(runs))
 
 
-def _pace(value: float, width: float, source: Source, num_runs: int) -> Pace:
+def _pace(value: float, width: float, source: Source, num_runs: int) -> Throughput:
     factor = math.exp(min(width, WIDEST))
-    return Pace(record_s=value, low_s=value / factor, high_s=value * factor, source=source, num_runs=num_runs)
+    return Throughput(record_s=value, low_s=value / factor, high_s=value * factor, source=source, num_runs=num_runs)
 
 
 def _distance(place: Place, runs: Iterable[Observation]) -> float:

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from tests.support.plans import planning_world, train_for
 from tests.support.terminal import landfall
 from tests.support.world import ALL_SHARDS
 from tests.unit.cli.fake_function_app import served
+from tests.unit.function_app.planning.worlds import planning_world, train_for
 from tests.unit.function_app.web.client import call
 
 Capture = pytest.CaptureFixture[str]

@@ -14,9 +14,9 @@ from function_app.domain.records import DatasetVersion, RunRecord
 from function_app.explain.plan import RunPlan, plan_request
 from function_app.planning.estimates import WORTH, Estimate
 from function_app.planning.predictions import WRONG, outcome_of
-from tests.support.plans import facts, planning_world, train_for
 from tests.support.world import ALL_SHARDS, CLUSTERS, SIZES, TRAIN_SHARDS, World, own_script, read_pipeline
 from tests.support.world import PIPELINE as TEXT
+from tests.unit.function_app.planning.worlds import facts, planning_world, train_for
 
 
 def planned(world: World, version: str = "v1", **request: object) -> RunPlan:

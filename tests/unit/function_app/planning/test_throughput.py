@@ -8,9 +8,9 @@ import pytest
 
 from function_app.config.pipeline_files import load_prices
 from function_app.planning.cost_model import CostModel, Place
-from function_app.planning.throughput import Observation, Pace, pace
+from function_app.planning.throughput import Observation, Throughput, pace
 from shared.job_arguments import TrainingOptions
-from tests.support.plans import SHIPPED
+from tests.unit.function_app.planning.worlds import SHIPPED
 
 A100 = "Standard_NC24ads_A100_v4"
 ND = "Standard_ND96asr_v4"
@@ -31,14 +31,14 @@ def model(name: str = "ResNet50", precision: str = "bfloat16") -> CostModel:
     return CostModel(prices=prices, options=options, pixels=224 * 224)
 
 
-def known(place: Place, *observations: Observation, name: str = "ResNet50") -> Pace:
+def known(place: Place, *observations: Observation, name: str = "ResNet50") -> Throughput:
     own = model(name)
     found = pace(place, observations, own.record_s, is_reference=own.is_of_reference)
     assert found is not None
     return found
 
 
-def width(found: Pace) -> float:
+def width(found: Throughput) -> float:
     return math.log(found.high_s / found.low_s)
 
 

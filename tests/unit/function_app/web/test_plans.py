@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.plans import planning_world, train_for
 from tests.support.world import ALL_SHARDS, TRAIN_SHARDS, World
+from tests.unit.function_app.planning.worlds import planning_world, train_for
 from tests.unit.function_app.web.client import call, look
 
 PATH = "/api/datasets/digits/v2/plan"

@@ -10,7 +10,7 @@ from function_app.config.prices import PlanFacts
 from function_app.domain.records import RunRecord
 from tests.support.world import World, clusters
 
-SHIPPED = Path(__file__).resolve().parents[2] / "pipelines"
+SHIPPED = Path(__file__).resolve().parents[4] / "pipelines"
 
 
 def facts() -> PlanFacts:

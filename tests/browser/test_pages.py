@@ -71,6 +71,7 @@ def test_every_page_is_for_everybody(browser: Browser) -> None:
         "run": f"/runs/{run.run_id}",
         "compare-choice": "/compare",
         "confirm": f"/runs/{run.run_id}/cancel",
+        "costs": "/costs",
         "models": "/models",
         "pipelines": "/pipelines",
         "dead-letters": "/dead-letters",

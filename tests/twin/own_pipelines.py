@@ -11,6 +11,7 @@ OWN_SCRIPTS = Path(__file__).parent / "own_scripts"
 SOUND = (OWN_SCRIPTS / "small.py").read_text(encoding="utf-8")
 AVERAGING = "        tape = hvd.DistributedGradientTape(tape)\n"
 CARELESS = SOUND.replace(AVERAGING, "")
+KERAS_2 = (OWN_SCRIPTS / "keras2_fit.py").read_text(encoding="utf-8")
 SCRIPTS = {
     "sound": SOUND,
     "careless": CARELESS,
@@ -22,10 +23,13 @@ SCRIPTS = {
         '    parser.add_argument("--files", type=Path, required=True)\n    arguments = parser.parse_args()\n'
         '    arguments.steps = int((arguments.files / "settings" / "steps.txt").read_text())\n',
     ),
-    "keras3": (OWN_SCRIPTS / "keras2_fit.py").read_text(encoding="utf-8"),
+    "keras3": KERAS_2,
+    "keras2": KERAS_2,
     "estimator": (OWN_SCRIPTS / "tf1_estimator.py").read_text(encoding="utf-8"),
 }
 """Scripts of users by the dataset that they train on; `keras3` is one for Keras 2 on the image's Keras 3."""
+VARIABLES = {"keras2": '{TF_USE_LEGACY_KERAS: "1"}'}
+"""What their pipelines set for them."""
 
 
 def write_own_pipelines(folder: Path) -> None:
@@ -35,7 +39,7 @@ def write_own_pipelines(folder: Path) -> None:
     for name, script in SCRIPTS.items():
         text = (folder / "steady.yaml").read_text(encoding="utf-8").replace("steady", name)
         text = text.replace("stand_in.py", f"{name}.py").replace("at_least: 0.95", "at_least: 0.7")
-        text = text.replace('{PYTHONPATH: ".", STAND_IN_VAL_ACCURACY: "0.99"}', "{}")
+        text = text.replace('{PYTHONPATH: ".", STAND_IN_VAL_ACCURACY: "0.99"}', VARIABLES.get(name, "{}"))
         if name == "reading":
             text = text.replace("train:\n", "train:\n  files: [settings/steps.txt]\n")
         (folder / f"{name}.yaml").write_text(text, encoding="utf-8")

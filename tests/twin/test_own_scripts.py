@@ -142,6 +142,16 @@ def test_a_script_for_keras_2_is_refused_on_keras_3(twin: TwinUnderTest) -> None
 
 
 @pytest.mark.slow
+def test_a_script_for_keras_2_runs_to_a_registered_model_where_its_pipeline_selects_keras_2(
+    twin: TwinUnderTest,
+) -> None:
+    """The same script, with the variable that the refusal asks for."""
+    twin.upload("keras2/v1", whole_version())
+    run = twin.await_settled("keras2/v1")
+    assert ("registered", 2, 1) == (run["state"], run["world_size"], len(twin.models(run["run_id"]))), run
+
+
+@pytest.mark.slow
 def test_a_script_for_tensorflow_1_fails_with_what_it_needs(twin: TwinUnderTest) -> None:
     """The lint does not follow such scripts; the data are not held."""
     twin.upload("estimator/v1", whole_version())

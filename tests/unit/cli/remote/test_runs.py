@@ -8,7 +8,7 @@ from typing import Any
 import click
 import pytest
 
-from cli.remote.runs import OverrideOption, describe_request, describe_run, files_of, listing
+from cli.remote.runs import OverrideOption, describe_request, describe_run, describe_spending, files_of, listing
 from tests.support.terminal import landfall
 from tests.unit.cli.fake_function_app import served
 
@@ -311,3 +311,60 @@ def test_pipelines_say_what_is_wrong_with_them(capsys: Capture) -> None:
         "  faces.yaml: train.epochs: expected a number",
         "digits: in service, pipeline digits, splits train, validation",
     ] == out.splitlines()
+
+
+SPENT: dict[str, Any] = {
+    "since": "2026-11-13T12:00:00Z",
+    "until": "2026-11-20T12:00:00Z",
+    "num_runs": 2,
+    "node_hours": 6.5,
+    "cost": 21.0,
+    "unpriced_node_hours": 0.5,
+    "is_whole": True,
+    "datasets": [
+        {"dataset": "digits", "num_runs": 1, "node_hours": 6.0, "cost": 21.0},
+        {"dataset": "letters", "num_runs": 1, "node_hours": 0.5, "cost": 0.0},
+    ],
+    "runs": [
+        RUN | {"created_at": "2026-11-20T09:00:00Z", "node_hours": 6.0, "cost": 21.0},
+        RUN | {"created_at": "2026-11-19T09:00:00Z", "node_hours": 0.5, "cost": None},
+    ],
+}
+
+
+def test_what_a_week_cost_is_one_command(capsys: Capture) -> None:
+    """Each run, each dataset, and all together; the API is asked for as many hours."""
+    seen: list[tuple[str, Any]] = []
+    with served(SPENT, seen, status=200) as url:
+        status, out, _ = landfall(capsys, "runs", "--since", "1w", "--dataset", "digits", "--url", url)
+        assert (0, "/api/spending?hours=168&dataset=digits") == (status, seen[0][0])
+        asked = landfall(capsys, "runs", "--since", "7d", "--limit", "1", "--url", url)
+    assert [
+        "2026-11-20 09:00:00 UTC  planned         6.00 node-hours, cost 21.00       landfall-x-a1",
+        "2026-11-19 09:00:00 UTC  planned         0.50 node-hours                   landfall-x-a1",
+        "digits: 6.00 node-hours, cost 21.00, runs: 1",
+        "letters: 0.50 node-hours, runs: 1",
+        "Together: 6.50 node-hours, cost 21.00, runs: 2, from 2026-11-13 12:00:00 UTC to 2026-11-20 12:00:00 UTC",
+        "Without 0.50 node-hours of clusters that have no price.",
+    ] == out.splitlines()
+    assert ("… 1 older ones: add --limit" in asked[1], "/api/spending?hours=168") == (True, seen[1][0])
+
+
+def test_a_week_without_runs_cost_nothing_and_one_without_prices_is_unknown() -> None:
+    """These are two things."""
+    nothing = SPENT | {"num_runs": 0, "runs": [], "datasets": [], "cost": None, "node_hours": 0.0}
+    assert "No run had nodes" in "".join(describe_spending(nothing, 20))
+    assert "The cost is unknown: price_per_node_hour" in "".join(describe_spending(SPENT | {"cost": None}, 20))
+
+
+@pytest.mark.parametrize("since", ["7", "d", "0h", "400d", "-1d", "7 d", "\u0667d", "99999999d"])
+def test_a_time_that_is_none_is_refused_with_an_example(capsys: Capture, since: str) -> None:
+    """Before anything is asked."""
+    status, _, err = landfall(capsys, "runs", "--since", since, "--url", "http://127.0.0.1:9")
+    assert (2, True) == (status, "such as 24h, 7d or 2w" in err)
+
+
+def test_a_time_and_a_state_cannot_be_combined(capsys: Capture) -> None:
+    """The total would be of something else than it says."""
+    status, _, err = landfall(capsys, "runs", "--since", "7d", "--state", "failed", "--url", "http://127.0.0.1:9")
+    assert (2, True) == (status, "cannot be combined" in err)

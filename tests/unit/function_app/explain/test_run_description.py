@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
+from function_app.config.settings import SignIn
 from function_app.domain.errors import NotFoundError
+from function_app.domain.jobs import report_path, spec_from_json
 from function_app.explain.run_description import MAX_EPOCHS, MAX_LINE_CHARS, MAX_LOG_LINES, describe_run
+from function_app.explain.run_files import WRITES, studio_page, tensorboard_files
 from shared.progress import PREFIX, Progress
 from tests.support.world import World, ended_run
+from tests.unit.function_app.web.client import look
 
 
 def progress(epoch: int, **members: float) -> str:
@@ -114,3 +119,24 @@ def test_phases_follow_each_other_without_a_gap() -> None:
     assert ["In line", "Waiting for nodes", "Training", "Decision and notification"] == [each.name for each in phases]
     assert [each.until for each in phases[:-1]] == [each.since for each in phases[1:]]
     assert [0, 2, 10, 0] == [round(each.duration_s / 60) for each in phases]
+
+
+def test_a_run_of_azure_links_to_the_studio_and_says_where_its_summaries_are() -> None:
+    """Not before its submission; the twin has no studio."""
+    world = World()
+    run = world.upload_version()
+    azure = replace(world.services, pages_sign_in=SignIn.EASY_AUTH)
+    workspace = "/subscriptions/00000000-0000-0000-0000-000000000000/resourcegroups/landfall/workspaces/landfall"
+    assert f"https://ml.azure.com/runs/{run.run_id}?wsid={workspace}" == studio_page(run, azure)
+    assert studio_page(run, replace(azure, pages_sign_in=SignIn.NONE)) is None
+    found = tensorboard_files(run)
+    assert found is not None
+    folder = report_path(spec_from_json(run.spec)).rpartition("/")[0]
+    assert ("landfall_runs", f"{folder}/tensorboard") == (found.datastore, found.path)
+    assert f"az ml job download --name {run.run_id} --output-name report" in found.command
+    planned = replace(run, submitted_at=None)
+    assert (None, None) == (studio_page(planned, azure), tensorboard_files(planned))
+    quiet = replace(run, spec={**run.spec, "command": str(run.spec["command"]).replace(WRITES, "")})
+    assert tensorboard_files(quiet) is None
+    page = look(world, f"/runs/{run.run_id}").text
+    assert (True, False) == (found.path in page, "ml.azure.com" in page)

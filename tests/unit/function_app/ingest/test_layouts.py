@@ -10,6 +10,7 @@ from zlib import crc32
 
 import pytest
 
+from cli.remote.status import describe_version as status_lines
 from function_app.config.layouts import Layout
 from function_app.domain.records import DatasetVersion
 from function_app.explain.description import describe_version
@@ -18,6 +19,7 @@ from function_app.ingest import listed_layouts
 from function_app.sweep.sweep import run_sweep, sweep
 from shared.manifest import Manifest
 from tests.support.world import VERSION, World, pipeline, shard_content
+from tests.unit.function_app.web.client import call, look
 
 TRAIN = ("split=train/part-00000-aa.c000.tfrecord", "split=train/part-00001-bb.c000.tfrecord")
 VALIDATION = ("split=validation/part-00000-cc.c000.tfrecord",)
@@ -363,6 +365,9 @@ def test_a_version_without_a_change_is_taken_for_whole_by_the_sweep_alone() -> N
     swept_later(world, 2)
     (generation,) = world.ledger.generations(VERSION)
     assert ([list(FILES)], [], "no file had changed for 1 h") == (closings(world), missing(world), generation.guess)
+    body = call(world, "GET", f"/api/datasets/{VERSION}").json()
+    assert "; this is a guess: no file had changed for 1 h" in next(status_lines(body))
+    assert "<dd>a guess: no file had changed for 1 h</dd>" in look(world, f"/datasets/{VERSION}").text
     closed = next(line for line in why(str(VERSION), world.services).lines if line.action == "version_closed")
     world.finish(world.only_run())
     (model,) = world.models.registered.values()

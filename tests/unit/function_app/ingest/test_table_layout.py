@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from cli.remote.status import describe_version as status_lines
 from function_app.config.layouts import Layout
 from function_app.config.pipelines import Feature
 from function_app.explain.description import describe_version
@@ -18,6 +19,7 @@ from function_app.sweep.sweep import sweep
 from shared.manifest import Manifest
 from tests.support.shards import clean_log
 from tests.support.world import VERSION, World, pipeline
+from tests.unit.function_app.web.client import call, look
 
 
 def rows(first: int, num: int = 3, split: str = "train") -> pa.Table:
@@ -137,6 +139,16 @@ def test_each_commit_is_exactly_one_closing(table: Table) -> None:
     assert 5 == len(table.closings())
     reasons = [entry.reason for entry in table.world.ledger.history(str(VERSION))]
     assert any("generation 5, version 4 of the table" in reason for reason in reasons)
+
+
+def test_people_see_which_version_of_the_table_was_closed(table: Table) -> None:
+    """In the API, in `landfall status` and on the page; the table counts from 0, closings from 1."""
+    table.commit(rows(0), rows(1, split="validation"))
+    table.commit(rows(2))
+    body = call(table.world, "GET", f"/api/datasets/{VERSION}").json()
+    assert (1, [0]) == (body["generation"]["table_version"], [one["table_version"] for one in body["superseded"]])
+    assert "  version 1 of the Delta table, as generation 2" in list(status_lines(body))
+    assert "<dt>Delta table</dt><dd>version 1</dd>" in look(table.world, f"/datasets/{VERSION}").text
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations(range(4))))

@@ -99,8 +99,9 @@ COMMANDS = {
     "hook": LazyCommand("cli.deploy.command", "hook", "Run a step of `azd up`; azure.yaml calls it."),
     "smoke": LazyCommand("cli.smoke.command", "smoke", "Test a deployment with a small training."),
     "upload": LazyCommand("cli.upload.command", "upload", "Upload shards as a dataset version."),
-    "status": LazyCommand("cli.remote.status", "status", "Show the shards, data and runs of a dataset version."),
     "plan": LazyCommand("cli.remote.plan", "plan", "Show what a run would take and cost."),
+    "status": LazyCommand("cli.remote.status", "status", "Show how everything stands, or one dataset version."),
+    "watch": LazyCommand("cli.remote.watching", "watch", "Show each thing that happens, until Ctrl-C."),
     "submit": LazyCommand("cli.remote.runs", "submit", "Request a training run on a complete dataset version."),
     "runs": LazyCommand("cli.remote.runs", "runs", "List runs, the newest first."),
     "models": LazyCommand("cli.remote.runs", "models", "List registered models."),
@@ -130,6 +131,9 @@ def landfall() -> None:
 
     Commands that talk to a function app take its URL from --url or LANDFALL_URL and its key from --key or
     LANDFALL_FUNCTION_KEY. Without a URL they talk to the local twin of this clone, if one is running.
+
+    Exit status: 0 done; 1 not done, and standard error says why; 2 wrong usage; 130 Ctrl-C. `validate`, `lint` and
+    `check` end with 1 where something is wrong.
     """
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -163,14 +164,14 @@ class TwinAddress:
 
 
 def running_twin_of_this_clone(base: Path = TWINS) -> TwinAddress | None:
-    """Return the first running twin of this clone; None where none runs, or this is no clone."""
+    """Return the first running twin of this clone, in whichever folder; None where none runs, or this is no clone."""
     if not IS_CLONE:
         return None
     from local_azure.processes import keep_loopback_direct
     from local_azure.twin.state import running_twins
 
     keep_loopback_direct()
-    for twin in running_twins(base):
+    for twin in (twin for folder in (base, *elsewhere(base)) for twin in running_twins(folder)):
         return TwinAddress(
             functions_url=twin["functions_url"],
             function_key=twin["function_key"],
@@ -181,3 +182,21 @@ def running_twin_of_this_clone(base: Path = TWINS) -> TwinAddress | None:
             operator=twin.get("operator") or {},  # a twin that an earlier version started has none
         )
     return None
+
+
+def note_elsewhere(folder: Path, base: Path = TWINS) -> None:
+    """Note a folder of twins that is not the default one, so that the other commands find them."""
+    if folder != base:
+        notes = base / "elsewhere"
+        notes.mkdir(parents=True, exist_ok=True)
+        (notes / hashlib.sha256(str(folder).encode()).hexdigest()[:16]).write_text(str(folder), encoding="utf-8")
+
+
+def elsewhere(base: Path) -> Iterator[Path]:
+    """Yield the other folders in which twins were started and whose state still exists; forget the rest."""
+    for note in sorted((base / "elsewhere").glob("*")):
+        folder = Path(note.read_text(encoding="utf-8"))
+        if folder.is_dir():
+            yield folder
+        else:
+            note.unlink(missing_ok=True)

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import click
 
 from cli.errors import Interrupted, ending_on_signals
+from cli.options import note_elsewhere
 from cli.remote.api_client import ApiClient
 from local_azure.azure_ml.faults import FAULTS, fault_named
 from local_azure.azure_ml.mounts import NOT_CHECKED, compiler
@@ -31,11 +32,12 @@ def twin_options(command: Callable[..., R]) -> Callable[..., R]:
     defaults = TwinOptions()
 
     @click.option(
-        "--state",
+        "--folder",
+        "state",
         type=click.Path(file_okay=False, path_type=Path),
         default=defaults.base,
         show_default=defaults.base.name,
-        help="Folder for the twin's state and logs. Other commands find a twin in the default one only.",
+        help="Folder for the twin's state and logs.",
     )
     @click.option(
         "--pipelines",
@@ -53,6 +55,7 @@ def twin_options(command: Callable[..., R]) -> Callable[..., R]:
     )
     @functools.wraps(command)
     def wrapper(*args: Any, state: Path, pipelines: Path, node_start_delay_s: float, **kwargs: Any) -> R:
+        note_elsewhere(state.resolve())
         options = TwinOptions(
             base=state.resolve(), pipelines=pipelines.resolve(), node_start_delay_s=node_start_delay_s
         )

@@ -51,7 +51,8 @@ def script() -> None:
 @script.command(name="from-notebook", epilog="Example: landfall script from-notebook train.ipynb")
 @click.argument("notebook", type=click.Path(path_type=Path), metavar="NOTEBOOK")
 @click.option(
-    "--output",
+    "--to",
+    "output",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
     help="Script to write (default: the notebook's name with .py, beside it).",
@@ -89,7 +90,7 @@ def from_notebook(notebook: Path, output: Path | None, *, overwrite: bool, is_js
 def _write(path: Path, text: str, *, is_replaced: bool) -> None:
     """Write a file whole or not at all. Raises CliError where it exists."""
     if not is_replaced:
-        write_new(path, text, otherwise="Pass --overwrite to replace it, or another file to --output.")
+        write_new(path, text, otherwise="Pass --overwrite to replace it, or another file to --to.")
         return
     try:
         aside = path.with_name(f".{path.name}.new")

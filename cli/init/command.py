@@ -59,7 +59,10 @@ EXISTS = "Remove it, or pass another file to --to."
     metavar="NAME",
     help="Cluster of clusters.yaml to train on (default: the first, or asked on a terminal).",
 )
-def init(shards: tuple[str, ...], dataset: str | None, target: Path | None, cluster: str | None) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object: the file, and what is left to check.")
+def init(
+    shards: tuple[str, ...], dataset: str | None, target: Path | None, cluster: str | None, *, as_json: bool
+) -> None:
     """Look at a few shards, and write a pipeline file for them.
 
     PATH is a folder of shards (default: this folder), or a file; URL that of a blob. Files may have any names and lie
@@ -72,7 +75,10 @@ def init(shards: tuple[str, ...], dataset: str | None, target: Path | None, clus
     file = new_pipeline_file(target, name)
     proposal = Proposal(facts=_facts(name, files, shards, file.parent, cluster), ask=_ask)
     write_new(file, proposal.text(), otherwise=EXISTS)
-    _report(file, proposal.marks, shards)
+    if as_json:
+        click.echo(json.dumps({"file": str(file), "check": list(proposal.marks)}))
+    else:
+        _report(file, proposal.marks, shards)
 
 
 def new_pipeline_file(target: Path | None, dataset: str) -> Path:
@@ -217,4 +223,4 @@ def _report(file: Path, marks: Sequence[str], shards: Sequence[str]) -> None:
     for checked in checked_files(file):
         click.echo(as_text(checked))
     where = " ".join(map(shown, shards)) or "."
-    click.echo(f"Next: landfall validate {where} --set --pipeline {one_line(str(file))}")
+    click.echo(f"Next: landfall validate {where} --complete --pipeline {one_line(str(file))}")

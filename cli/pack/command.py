@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import math
 import shlex
 from collections.abc import Callable
@@ -19,6 +20,8 @@ from shared.shard_names import MAX_SHARDS_PER_SPLIT
 
 DEFAULT_NUM_SHARDS = 8
 DEFAULT_SHARE = 0.1
+AS_JSON = "landfall.pack.as_json"
+"""Where click's context keeps whether --json was passed, so that no kind of source has to pass it on."""
 ROWS_FILE = ".landfall-pack.rows"
 """In the target folder while a table is packed: its values."""
 
@@ -44,6 +47,14 @@ def _common(command: Callable[..., None]) -> Callable[..., None]:
             help="Number of shards of the largest split; smaller splits get fewer in proportion.",
         ),
         click.option("--seed", type=int, default=0, help="Seed for shuffling; the same seed gives the same output."),
+        click.option(
+            "--json",
+            "as_json",
+            is_flag=True,
+            expose_value=False,
+            callback=lambda context, _, value: context.meta.__setitem__(AS_JSON, value),
+            help="Print one JSON object: the shards, their size, and notes on the source.",
+        ),
     )
     command = _reporting_unreadable_sources(command)
     for option in reversed(options):
@@ -221,6 +232,11 @@ def _pack(collection: Collection, target: Path, num_shards: int, seed: int) -> N
     with progress_bar(what, packer.num_examples, counts="examples") as step:
         paths = packer.pack(step)
     size_bytes = sum(path.stat().st_size for path in paths)
+    context = click.get_current_context(silent=True)
+    if context is not None and context.meta.get(AS_JSON):
+        facts = {"examples": packer.num_examples, "size_bytes": size_bytes, "shards": [str(path) for path in paths]}
+        click.echo(json.dumps({**facts, "notes": list(collection.notes)}))
+        return
     click.echo(
         f"Packed {packer.num_examples:,} examples into {len(paths)} shards, {size_bytes:,} bytes, in {target}. "
         f"Next: landfall init {shlex.quote(str(target))}"

@@ -80,13 +80,7 @@ def _digest(_context: click.Context, _parameter: click.Parameter, value: str) ->
     metavar="ARM_ID",
     help="User-assigned identity with which jobs mount the datastores (default: none, and no cluster is created).",
 )
-@click.option(
-    "--format",
-    "output",
-    type=click.Choice(["settings", "json"]),
-    default="settings",
-    help="Output: lines NAME=value, or one JSON object.",
-)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of lines NAME=value.")
 def publish(
     *,
     subscription: str,
@@ -97,7 +91,7 @@ def publish(
     data_account: str | None,
     host_account: str | None,
     cluster_identity: str | None,
-    output: str,
+    as_json: bool,
 ) -> None:
     """Register the training's environment and code, datastores and clusters in an Azure ML workspace.
 
@@ -117,7 +111,7 @@ def publish(
         files=wanted_files(pipelines),
     )
     settings = _publish(publication)
-    if output == "json":
+    if as_json:
         click.echo(json.dumps(settings, indent=1))
     else:
         for name, value in settings.items():

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote
 
+import click
 import httpx
 
 from cli.errors import CliError
@@ -17,6 +19,9 @@ TIMEOUT_S = 60.0
 """A cold start of a function app may take half of this."""
 MAX_ANSWER_CHARS = 500
 NOT_FOUND = 404
+FIRST_POLL_S, LAST_POLL_S = 1.0, 10.0
+GIVE_UP_S = 600.0
+"""How long a follower tries again where no answer comes; a deployment of the app takes a few minutes."""
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -130,6 +135,8 @@ class ApiClient:
     def _object(self, method: str, path: str, **request: Any) -> dict[str, Any]:
         try:
             response = self._http.request(method, path, **request)
+        except UnicodeEncodeError as error:  # bytes of the command line that are no text
+            raise CliError(f"{error.object[error.start]!r} is no character that a request can carry.") from error
         except httpx.TimeoutException as error:
             raise CliError(f"{self.url} did not answer within {TIMEOUT_S:.0f} s: {error}") from error
         except (httpx.HTTPError, httpx.InvalidURL) as error:
@@ -140,6 +147,21 @@ class ApiClient:
         if not isinstance(answer, dict):
             raise CliError(f"{self.url}{path} did not answer with a JSON object. Is this a Landfall function app?")
         return safe_json(answer) if self.is_escaped else answer
+
+
+def ask_patiently(ask: Callable[[], dict[str, Any]], *, patience_s: float = GIVE_UP_S) -> dict[str, Any]:
+    """Return one answer; where none comes, say so on standard error and ask again. Raises CliError."""
+    deadline_s, pause_s = time.monotonic() + patience_s, FIRST_POLL_S
+    while True:
+        try:
+            return ask()
+        except CliError as error:
+            is_refused = isinstance(error, ApiError) and error.status < httpx.codes.INTERNAL_SERVER_ERROR
+            if is_refused or time.monotonic() >= deadline_s:
+                raise
+            click.echo(f"{error} Trying again.", err=True)
+        time.sleep(pause_s)
+        pause_s = min(2 * pause_s, LAST_POLL_S)
 
 
 def shown_time(at: str) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
-from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote
 
@@ -13,12 +12,9 @@ import click
 
 from cli.errors import CliError
 from cli.options import RUN_ID, as_json_option, with_api
-from cli.remote.api_client import ApiClient, ApiError
+from cli.remote.api_client import FIRST_POLL_S, GIVE_UP_S, LAST_POLL_S, ApiClient, ask_patiently
 from shared.progress import RankPlace, parse_rank_place
 
-FIRST_POLL_S, LAST_POLL_S = 1.0, 10.0
-GIVE_UP_S = 600.0
-"""How long a follower tries again where no answer comes; a deployment of the app takes a few minutes."""
 MAX_RANK = 1_000_000
 
 
@@ -67,17 +63,8 @@ def _answers(client: ApiClient, run_id: str, rank: int, *, follow: bool) -> Iter
 
 def _ask(client: ApiClient, run_id: str, rank: int, after: int, *, patience_s: float) -> dict[str, Any]:
     """Return one answer; where none comes, ask again for the same lines. Raises CliError."""
-    deadline_s, pause_s = time.monotonic() + patience_s, FIRST_POLL_S
-    while True:
-        try:
-            return client.get(f"/api/runs/{quote(run_id, safe='')}/logs", rank=rank, after=after)
-        except CliError as error:
-            is_refused = isinstance(error, ApiError) and error.status < HTTPStatus.INTERNAL_SERVER_ERROR
-            if is_refused or time.monotonic() >= deadline_s:
-                raise
-            click.echo(f"{error} Trying again.", err=True)
-        time.sleep(pause_s)
-        pause_s = min(2 * pause_s, LAST_POLL_S)
+    path = f"/api/runs/{quote(run_id, safe='')}/logs"
+    return ask_patiently(lambda: client.get(path, rank=rank, after=after), patience_s=patience_s)
 
 
 def _in_words(line: str) -> str:

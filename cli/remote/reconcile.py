@@ -104,12 +104,16 @@ def show(client: ApiClient, dead_letter_id: str, *, as_json: bool) -> None:
 
 @dead_letters.command(epilog="Example: landfall dead-letters replay 0123456789abcdef")
 @click.argument("dead_letter_ids", type=DEAD_LETTER_ID, nargs=-1, required=True, metavar="DEAD_LETTER_ID...")
+@click.option("--json", "as_json", is_flag=True, help="Print the API's answers as JSON, each on its own line.")
 @with_api
-def replay(client: ApiClient, dead_letter_ids: tuple[str, ...]) -> None:
+def replay(client: ApiClient, dead_letter_ids: tuple[str, ...], *, as_json: bool) -> None:
     """Deliver dead letters again. Safe at any time: work that has been done meanwhile is not done twice."""
     for name in dead_letter_ids:
         letter = client.post(f"/api/dead-letters/{quote(name, safe='')}/replay")
         look = f"why {letter['subject']}" if letter["subject"] else f"dead-letters show {name}"
+        if as_json:
+            click.echo(json.dumps(letter))
+            continue
         click.echo(f"{name}: sent to {letter['source']} again. To see the result: landfall {look}")
 
 

@@ -21,9 +21,10 @@ from cli.options import (
     running_twin_of_this_clone,
     with_api,
 )
-from cli.remote.api_client import ApiClient, shown_time
+from cli.remote.api_client import ApiClient, ApiError, shown_time
 from cli.remote.plan import describe_plan, described_outcome
 from cli.remote.sweeps import SweepOption, describe_sweep_request, read_value, sweep_members
+from shared.progress import RankPlace
 
 HOURS = {"h": 1, "d": 24, "w": 168}
 MAX_HOURS = 366 * 24
@@ -145,7 +146,7 @@ def describe_models(listed: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 @as_json_option
 @with_api
 def run(client: ApiClient, run_id: str, *, as_json: bool) -> None:
-    """Show one run: its state and the reason, its model and files, and who was notified."""
+    """Show one run: its state and the reason, where its ranks ran, its model and files, and who was notified."""
     found = client.run(run_id)
     if as_json:
         click.echo(json.dumps(found, indent=2))
@@ -153,7 +154,27 @@ def run(client: ApiClient, run_id: str, *, as_json: bool) -> None:
     twin = running_twin_of_this_clone()
     is_local = twin is not None and twin.functions_url == client.url
     files = files_of(found, twin.host_connection if twin and is_local else None)
-    click.echo("\n".join([*describe_run(found), *files]))
+    described = [*describe_run(found), *files]
+    ranks = describe_ranks(_ranks(client, run_id)) if found["submitted_at"] else ()
+    click.echo("\n".join([*described, *ranks]))
+
+
+def _ranks(client: ApiClient, run_id: str) -> dict[str, Any]:
+    """Return where the first ranks of a run ran, or why that is not known: the rest is shown nevertheless."""
+    try:
+        return client.get(f"/api/runs/{quote(run_id, safe='')}/ranks")
+    except ApiError as error:
+        return {"places": [], "problem": f"where its ranks ran is not known: {error}", "next": None}
+
+
+def describe_ranks(ranks: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a line for each rank: its host, and whom it met."""
+    yield from (f"  {RankPlace(**place).in_words()}" for place in ranks["places"])
+    if ranks["problem"]:
+        yield f"  {ranks['problem']}"
+    if ranks["next"] is not None:
+        others = f"{ranks['next']} to {ranks['num_ranks'] - 1}"
+        yield f"  ranks {others}: landfall logs {ranks['run_id']} --rank N says where each ran"
 
 
 def describe_run(run: Mapping[str, Any]) -> Iterator[str]:
@@ -282,6 +303,7 @@ class OverrideOption(click.ParamType[tuple[str, Any]]):
     "--num-nodes", type=click.IntRange(min=1), metavar="N", help="Nodes of each run of a sweep (default: 1)."
 )
 @click.option("--dry-run", is_flag=True, help="Show what would be submitted, as `landfall plan`, and change nothing.")
+@as_json_option
 @with_api
 def submit(
     client: ApiClient,
@@ -294,6 +316,7 @@ def submit(
     max_node_hours: float | None,
     num_nodes: int | None,
     dry_run: bool,
+    as_json: bool,
 ) -> None:
     """Request a training run on a complete dataset version, or on synthetic data: DATASET alone.
 
@@ -306,15 +329,18 @@ def submit(
     if grid or sweep_file:
         asked = {"overrides": dict(overrides), "force": force, "num_nodes": num_nodes or 1}
         asked |= sweep_members(grid, sweep_file, max_node_hours)
-        click.echo("\n".join(describe_sweep_request(client.submit_sweep(*target, asked))))
+        sweep = client.submit_sweep(*target, asked)
+        click.echo(json.dumps(sweep, indent=2) if as_json else "\n".join(describe_sweep_request(sweep)))
         return
     if max_node_hours or num_nodes:
         raise click.UsageError("--max-node-hours and --num-nodes belong to a sweep: add --sweep or --sweep-file.")
     if dry_run:
-        click.echo("\n".join(describe_plan(client.submit(*target, dict(overrides), force=force, dry_run=True))))
+        plan = client.submit(*target, dict(overrides), force=force, dry_run=True)
+        click.echo(json.dumps(plan, indent=2) if as_json else "\n".join(describe_plan(plan)))
         return
     run = client.submit(*target, dict(overrides), force=force)
-    click.echo("\n".join(describe_request(run, "/".join(filter(None, target)))))
+    lines = describe_request(run, "/".join(filter(None, target)))
+    click.echo(json.dumps(run, indent=2) if as_json else "\n".join(lines))
 
 
 def describe_request(run: Mapping[str, Any], target: str) -> Iterator[str]:

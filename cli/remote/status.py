@@ -13,6 +13,7 @@ import click
 
 from cli.options import DATASET_VERSION, as_json_option, running_twin_of_this_clone, with_api
 from cli.remote.api_client import ApiClient, shown_time
+from cli.remote.watching import describe_overview, follow, now
 from shared.safe_text import readable_bytes
 
 MAX_LISTED = 20
@@ -30,14 +31,36 @@ MIN_TEXT_COLUMNS = 60
 """A run's name fits into these columns; a narrower terminal shows texts below their time."""
 
 
-@click.command(epilog="Example: landfall status digits/2026-11-20")
-@click.argument("target", type=DATASET_VERSION, metavar="DATASET/VERSION")
+@click.command(epilog="Example: landfall status digits/2026-11-20 --watch")
+@click.argument("target", type=DATASET_VERSION, metavar="[DATASET/VERSION]", required=False)
+@click.option(
+    "--watch",
+    "is_watched",
+    is_flag=True,
+    help="Show it again when it has changed, until the version is whole and its runs have ended, or Ctrl-C.",
+)
 @as_json_option
 @with_api
-def status(client: ApiClient, target: tuple[str, str], *, as_json: bool) -> None:
-    """Show a dataset version: missing shards, rejected shards and the reasons, statistics of its data, its runs."""
-    version = client.dataset_version(*target)
-    click.echo(json.dumps(version, indent=2) if as_json else "\n".join(describe_version(version)))
+def status(client: ApiClient, target: tuple[str, str] | None, *, is_watched: bool, as_json: bool) -> None:
+    """Show a dataset version: missing shards, rejected shards and the reasons, statistics of its data, its runs.
+
+    Without one: what needs a person and whom, what trains or waits for what, and what landed today.
+    """
+
+    def ask() -> dict[str, Any]:
+        return client.get("/api/overview") if target is None else client.dataset_version(*target)
+
+    def show(found: Mapping[str, Any]) -> None:
+        lines = describe_overview(found) if target is None else describe_version(found)
+        if is_watched and not as_json:
+            click.clear()  # on a terminal only
+            click.echo(f"{shown_time(now())}")
+        click.echo(json.dumps(found, indent=None if is_watched else 2) if as_json else "\n".join(lines))
+
+    if is_watched:
+        follow(ask, show)
+    else:
+        show(ask())
 
 
 def describe_version(version: Mapping[str, Any]) -> Iterator[str]:

@@ -58,6 +58,8 @@ def sweep_members(
     """Return the members of a request that say what a sweep trains. Raises UsageError."""
     if max_node_hours is None:
         raise click.UsageError("a sweep needs --max-node-hours: what its runs may take together.")
+    if not math.isfinite(max_node_hours):
+        raise click.UsageError(f"--max-node-hours {max_node_hours}: expected a number of hours, such as 6.")
     if sweep_file is None:
         names = [name for name, _ in grid]
         if repeated := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
@@ -71,6 +73,13 @@ def sweep_members(
         raise CliError(f"{sweep_file} is not JSON: {error}") from error
     if not isinstance(runs, list) or not all(isinstance(run, dict) for run in runs):
         raise CliError(f'{sweep_file}: expected a list with the options of each run, such as [{{"epochs": 3}}]')
+    try:
+        json.dumps(runs, allow_nan=False, ensure_ascii=False).encode()
+    except ValueError as error:
+        raise CliError(
+            f"{sweep_file}: holds NaN, a number that is too large, or half a character, which no request can carry; "
+            "write the values as JSON has them"
+        ) from error
     return {"max_node_hours": max_node_hours, "runs": runs}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections import Counter
@@ -44,6 +45,7 @@ UNAUTHORIZED = "unauthorized"
     help="URL of the data account, such as https://NAME.blob.core.windows.net (default: see above).",
 )
 @click.option("--overwrite", is_flag=True, help="Replace shards that exist already.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object: how many shards were sent.")
 @function_app_options
 def upload(
     sources: tuple[Path, ...],
@@ -54,6 +56,7 @@ def upload(
     url: str | None,
     key: str | None,
     overwrite: bool,
+    as_json: bool,
 ) -> None:
     """Upload shards (files, or folders of files) as a dataset version.
 
@@ -83,8 +86,16 @@ def upload(
         upload_in_turn(uploader, log, target, overwrite=overwrite)
         if intake.manifest:
             _upload_list(uploader, file_list, f"{version}/{intake.manifest}")
+    _report(version, len(shards) - num_there, num_there, as_json=as_json)
+
+
+def _report(version: str, num_sent: int, num_there: int, *, as_json: bool) -> None:
+    """Say how many shards were sent, and what comes next."""
+    if as_json:
+        click.echo(json.dumps({"version": version, "uploaded": num_sent, "were_there": num_there}))
+        return
     there = f" ({num_there} were there already)" if num_there else ""
-    click.echo(f"Uploaded {len(shards) - num_there} shards as {version}{there}. Next: landfall status {version}")
+    click.echo(f"Uploaded {num_sent} shards as {version}{there}. Next: landfall status {version}")
 
 
 def _upload_list(uploader: ShardUploader, file_list: Path | None, path: str) -> None:

@@ -47,7 +47,7 @@ MAX_LISTED = 10
 MAX_JOBS = 64
 
 
-@click.command(epilog="Example: landfall validate shards --set --pipeline pipelines/digits.yaml")
+@click.command(epilog="Example: landfall validate shards --complete --pipeline pipelines/digits.yaml")
 @click.argument("shards", nargs=-1, required=True, metavar="PATH|URL ...")
 @click.option(
     "--pipeline",
@@ -56,9 +56,12 @@ MAX_JOBS = 64
 )
 @click.option("--json", "is_json", is_flag=True, help="Print one JSON object per shard, each on its own line.")
 @click.option("--statistics", is_flag=True, help="With --json: add statistics of the data.")
-@click.option("--set", "is_set", is_flag=True, help="Also check that the shards together are a complete version.")
 @click.option(
-    "--jobs",
+    "--complete", "is_set", is_flag=True, help="Also check that the shards together are a complete version."
+)
+@click.option(
+    "--processes",
+    "jobs",
     type=click.IntRange(1, MAX_JOBS),
     metavar="N",
     default=min(os.cpu_count() or 1, MAX_JOBS),
@@ -272,7 +275,7 @@ def as_text(judged: Judged, read: ReadName = parse_shard_name) -> str:
 
 
 def _name_problem(judged: Judged, read: ReadName) -> str | None:
-    """Return why the function app would not look at a file of this name; only --set rejects it."""
+    """Return why the function app would not look at a file of this name; only --complete rejects it."""
     reason = check_name(judged.shard.name, read)
     return None if reason is None else reason.message
 

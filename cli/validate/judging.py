@@ -96,7 +96,7 @@ def _with_sources(verdict: ShardVerdict, path: Path) -> ShardVerdict:
         with path.with_name(DATASET_FILE).open("rb") as file:
             return with_sources(verdict, path.name, file.read(MAX_FILE_BYTES + 1))
     except OSError:
-        return verdict  # there is none, or it cannot be read: --set reports that
+        return verdict  # there is none, or it cannot be read: --complete reports that
 
 
 def _inode(path: Path) -> tuple[int, int] | None:
@@ -160,7 +160,7 @@ def _ended_at_once(pool: ProcessPoolExecutor) -> Iterator[None]:
         for process in multiprocessing.active_children():
             process.kill()
         if isinstance(error, BrokenProcessPool):
-            hint = "A validating process was killed, perhaps for lack of memory: try again with --jobs 1."
+            hint = "A validating process was killed, perhaps for lack of memory: try again with --processes 1."
             raise CliError(hint) from error
         raise
     pool.shutdown()  # waits, since a process that is only just starting still reads the queue of reports

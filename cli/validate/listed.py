@@ -34,7 +34,7 @@ def read_list(arguments: Sequence[str], layout: Layout) -> FileList | None:
     if not found:
         raise click.UsageError(
             f"{layout.manifest}, the list of the version's files, is in none of the folders: write it, or leave out "
-            "--set."
+            "--complete."
         )
     try:
         with found[0].open("rb") as file:

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 from function_app.adapters.azure_ml_logs import JobLogs, run_details
 from function_app.adapters.azure_ml_pace import Pace
 from function_app.adapters.connections import credential
-from function_app.config.own_files import NAME as OWN_FILES
 from function_app.domain.errors import ServiceUnavailableError, SubmissionRefusedError
-from function_app.domain.failures import FILES_NOT_PUBLISHED, NAME_TAKEN
+from function_app.domain.failures import NAME_TAKEN, NOT_PUBLISHED
 from function_app.domain.jobs import (
     SPEC_HASH_TAG,
     JobSpec,
@@ -22,7 +21,8 @@ from function_app.domain.jobs import (
     LogPart,
     ModelRegistration,
     Workspace,
-    files_version,
+    files_asset,
+    named_asset,
     not_published,
 )
 from shared.errors import LandfallError
@@ -44,6 +44,8 @@ _IMMUTABLE = ("JobPropertyImmutable", "cannot be changed")
 """How Azure ML says that a job of this name exists with other content."""
 _UNKNOWN_COMPUTE = ("UnknownTargetType", "Unknown compute target")
 """How Azure ML says that the job's compute does not exist; it does not say which one that is."""
+_MISSING = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND})
+"""What a job may be answered with whose environment or code does not exist."""
 
 
 class WorkspaceClient:
@@ -110,11 +112,15 @@ class AzureMLJobs:
         self._client = client
 
     def submit(self, spec: JobSpec) -> JobStatus:
-        """See JobService. One PUT, one GET where the name is taken, and one before it where the job has files."""
+        """See JobService. One PUT, one GET where the name is taken, and one before it where the job has files.
+
+        Two more where the job is refused otherwise: what it needs may be missing.
+        """
         from azure.core.exceptions import HttpResponseError
 
         with self._client.errors(f"submit job {spec.name}"):
-            self._refuse_unpublished(spec)
+            if files := files_asset(spec):  # with an asset that is missing it would fail on its nodes
+                self._refuse_unpublished(spec, files)
             jobs = self._client.get().jobs
             try:
                 return _status(jobs.create_or_update(_command_job(spec), skip_validation=True))
@@ -122,18 +128,26 @@ class AzureMLJobs:
                 if _says(error, _UNKNOWN_COMPUTE):
                     raise self._unknown_compute(spec, error) from error
                 if not _says(error, _IMMUTABLE):
+                    if error.status_code in _MISSING:
+                        self._refuse_unpublished(spec, spec.environment_id)
+                        self._refuse_unpublished(spec, spec.code_id)
                     raise
         return self._met(spec)
 
-    def _refuse_unpublished(self, spec: JobSpec) -> None:
-        """Refuse a job whose files are not there: a job with an asset that is missing would fail on its nodes."""
+    def _refuse_unpublished(self, spec: JobSpec, asset_id: str) -> None:
+        """Raise SubmissionRefusedError where the workspace does not have an asset of a job."""
         from azure.core.exceptions import ResourceNotFoundError
 
-        if version := files_version(spec):
-            try:
-                self._client.get().data.get(OWN_FILES, version)
-            except ResourceNotFoundError as error:
-                raise SubmissionRefusedError(not_published(spec), code=f"404/{FILES_NOT_PUBLISHED}") from error
+        client, (kind, name, version) = self._client.get(), named_asset(asset_id)
+        try:
+            if kind == "data":
+                client.data.get(name, version)
+            elif kind == "environments":
+                client.environments.get(name, version)
+            else:
+                client._code.get(name, version)  # noqa: SLF001 (a contract test covers the call)
+        except ResourceNotFoundError as error:
+            raise SubmissionRefusedError(not_published(spec, asset_id), code=f"404/{NOT_PUBLISHED}") from error
 
     def _unknown_compute(self, spec: JobSpec, error: HttpResponseError) -> SubmissionRefusedError:
         return SubmissionRefusedError(

@@ -221,14 +221,25 @@ def _missing_files(pipeline: Pipeline, folder: Path) -> Iterator[str]:
     """Yield each file that the pipeline names and the code asset would not have: it holds the folder scripts."""
     if not has_script(folder, pipeline.train.script):
         yield f"train.script: {pipeline.train.script} does not exist in this folder"
-    module = pipeline.train.options.model_module
-    if pipeline.files is not None and module in pipeline.files.names:
-        return
-    if module and not module.startswith("/") and not has_script(folder, module if is_own_script(module) else "-.py"):
+    brought = frozenset[str]() if pipeline.files is None else pipeline.files.names
+    module, weights = pipeline.train.options.model_module, pipeline.train.options.pretrained_weights
+    has_module = has_script(folder, module if is_own_script(module) else "-.py")
+    if module not in ("", *brought) and not module.startswith("/") and not has_module:
         yield (
             f"train.options.model_module: {module[:100]} does not exist in this folder; write "
             "scripts/<file>.py, or a file that train.files brings"
         )
+    if weights not in ("", *brought) and not weights.startswith("/") and not _is_published(folder, weights):
+        yield (
+            f"train.options.pretrained_weights: {weights[:100]} is not what the job will find; list the file in "
+            "train.files, put it into the folder scripts, or write an absolute path of the image"
+        )
+
+
+def _is_published(folder: Path, name: str) -> bool:
+    """Whether a path, as the job sees it, names a file of the folder scripts, which is part of the code."""
+    path = folder / name
+    return name.startswith("scripts/") and path.is_file() and (folder / "scripts").resolve() in path.resolve().parents
 
 
 def _with_lines(problems: Iterable[str], path: Path) -> list[str]:

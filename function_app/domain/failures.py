@@ -133,12 +133,12 @@ _MAX_QUOTE_CHARS = 200
 _ServiceRule = tuple[FailureClass, str]
 NAME_TAKEN = "JobPropertyImmutable"
 """Azure ML's code where another job has the name of the one that is submitted."""
-FILES_NOT_PUBLISHED = "FilesNotPublished"
-"""Landfall's code where the workspace does not have the files that a job brings."""
+NOT_PUBLISHED = "NotPublished"
+"""Landfall's code where the workspace does not have the files, environment or code of a job."""
 SERVICE_RULES: tuple[_ServiceRule, ...] = (
     (
         FailureClass.CONFIGURATION,
-        rf"^40[034]/.*(?:UnknownTargetType|{NAME_TAKEN}|{FILES_NOT_PUBLISHED}|AuthorizationFailed)|^403/",
+        rf"^40[034]/.*(?:UnknownTargetType|{NAME_TAKEN}|{NOT_PUBLISHED}|AuthorizationFailed)|^403/",
     ),
     (
         FailureClass.PREEMPTED,
@@ -213,6 +213,11 @@ SCRIPT_RULES: tuple[tuple[frozenset[int], str, str], ...] = (
         frozenset({1, 2}),
         r"^(?:FileNotFoundError: |\S*NotFoundError: .*No such file|ValueError: File not found:|.*: can't open file )",
         "provide the file that the script opens: it starts in the folder of the published code",
+    ),
+    (
+        frozenset({ExitCode.MODEL}),
+        r"(?:Pretrained weights|Model module) [^\n]{1,500} do(?:es)? not exist",
+        "list the file in train.files and run landfall publish, or take an image that has it",
     ),
     (
         frozenset({126, 127}),

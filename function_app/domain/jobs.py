@@ -383,17 +383,29 @@ def _inputs(pipeline: Pipeline, generation: Generation, workspace: Workspace) ->
     return inputs
 
 
-def files_version(spec: JobSpec) -> str | None:
-    """Return the version of the asset with the files of a job; None where it brings none."""
-    return spec.inputs["files"]["uri"].rpartition("/")[2] if "files" in spec.inputs else None
+_ASSETS = {
+    "data": "the data asset {}, with what train.files names; run landfall publish, which uploads it",
+    "environments": "the environment {}; run landfall publish, which registers it",
+    "codes": "the code asset {}; run landfall publish, which uploads it",
+}
+"""What a job needs of a workspace, by the word in its ARM id."""
 
 
-def not_published(spec: JobSpec) -> str:
-    """Return why a job is refused whose files are not in the workspace."""
-    return (
-        f"submit job {spec.name}: the workspace has no version {files_version(spec)} of the data asset {OWN_FILES}, "
-        "with what train.files names; run landfall publish, which uploads it"
-    )
+def files_asset(spec: JobSpec) -> str | None:
+    """Return the ARM id of the asset with the files of a job; None where it brings none."""
+    return spec.inputs["files"]["uri"] if "files" in spec.inputs else None
+
+
+def named_asset(asset_id: str) -> tuple[str, str, str]:
+    """Return kind (``data``, ``environments`` or ``codes``), name and version of an asset from its ARM id."""
+    _, kind, name, _, version = asset_id.rsplit("/", 4)
+    return kind, name, version
+
+
+def not_published(spec: JobSpec, asset_id: str) -> str:
+    """Return why a job is refused that needs an asset which is not in the workspace."""
+    kind, name, version = named_asset(asset_id)
+    return f"submit job {spec.name}: the workspace has no version {version} of {_ASSETS[kind].format(name)}"
 
 
 def _outputs(folder: str, workspace: Workspace) -> dict[str, dict[str, str]]:

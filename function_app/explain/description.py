@@ -44,7 +44,11 @@ def describe_version(version: DatasetVersion, services: Services, *, reads_shard
     """
     pipeline = services.pipeline_of(version.dataset)
     if not pipeline.data.is_synthetic and not services.ledger.split_sizes(version):
-        raise NotFoundError(f"no shard of {version} was uploaded yet")
+        raise NotFoundError(
+            f"nothing of {version} has been noticed yet: an upload's event may take seconds, in a busy hour minutes; "
+            f"if it stays so, `landfall why {version}/SHARD` says what became of a file, and `landfall reconcile` "
+            "looks for missed ones"
+        )
     runs = services.ledger.runs(dataset=version.dataset)
     closings = services.ledger.generations(version)
     generation = closings[0] if closings else None

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
 from itertools import islice
 
-from function_app.domain.records import DatasetVersion, DeadLetterState, Generation, RunRecord
+from function_app.domain.failures import FailureClass
+from function_app.domain.records import DatasetVersion, DeadLetterState, Generation, RunRecord, ShardState
 from function_app.domain.run_states import SETTLED, RunState
-from function_app.runs.admission import place_in_line
+from function_app.ingest.completeness import refusal_messages
+from function_app.runs.admission import place_in_line, why_held
 from function_app.services import Services
 
 MAX_RUNS = 200
@@ -20,15 +24,31 @@ MAX_ACTIVE = 50
 MAX_VERSIONS = 20
 MAX_SCANNED = 1000
 """Versions that are read, and closings of each dataset: the ledger returns 1,000 with one request."""
+MAX_COUNTED = 10
+"""Incomplete versions whose shards are counted, those with the last names first."""
+MAX_SHARDS = 1000
+"""Shards of a version that are counted; the ledger returns so many with one request."""
+MAX_JUDGED = 5
+"""Latest closings of which holds and refusals are looked up."""
 MAX_LETTERS = 1000
 MAX_UNSENT = 100
+_DATA = frozenset({FailureClass.DATA, FailureClass.DATA_CHANGED})
+"""Failures that a corrected upload mends."""
 _NEEDS_A_PERSON = frozenset({RunState.FAILED, RunState.LOST, RunState.NOT_REGISTERED})
+
+
+class Who(StrEnum):
+    """Who has to do something."""
+
+    DATA_OWNER = "data owner"
+    ENGINEER = "engineer"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Concern:
     """Something that a person has to look at."""
 
+    who: Who
     text: str
     page: str
     """Path of the page that says more."""
@@ -41,6 +61,37 @@ class ActiveRun:
     run: RunRecord
     waiting: str | None
     """What it waits for in line; None where it is not in line."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenVersion:
+    """A version that has never been whole, with its first `MAX_SHARDS` verdicts counted; zeros where none were."""
+
+    version: DatasetVersion
+    accepted: int = 0
+    rejected: int = 0
+    first_rejected: str | None = None
+    """Its name, and why."""
+    num_shards: int | None = None
+    """How many shards its splits have, as far as that is known."""
+    last_at: datetime | None = None
+    """When the last of them was judged."""
+    num_today: int = 0
+    """Shards that were judged today, in UTC."""
+    is_counted: bool = False
+    """False for old versions, and where there are more shards than were counted."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arrived:
+    """What came today, in UTC, among the versions of the overview."""
+
+    versions: int
+    """Versions that became whole, with their ``shards`` and ``records``."""
+    shards: int
+    records: int
+    open_shards: int
+    """Shards of versions that are not whole."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,9 +112,11 @@ class Overview:
     num_active: int
     closed: tuple[Generation, ...]
     """The latest closings, the last first."""
-    open: tuple[DatasetVersion, ...]
-    """Versions that have never been whole."""
+    open: tuple[OpenVersion, ...]
     num_open: int
+    arrived: Arrived
+    runs: tuple[RunRecord, ...]
+    """The newest ones, newest first."""
     strips: tuple[Strip, ...]
 
 
@@ -92,15 +145,68 @@ def overview(services: Services) -> Overview:
     closings = [one for name in services.pipelines for one in islice(ledger.latest_generations(name), MAX_SCANNED)]
     closed = {closing.dataset_version for closing in closings}
     still_open = [version for version in islice(ledger.versions(), MAX_SCANNED) if version not in closed]
+    last = sorted(still_open, key=lambda version: version.version, reverse=True)[:MAX_VERSIONS]
+    shown = tuple(_open(version, services, counts=number < MAX_COUNTED) for number, version in enumerate(last))
+    newest = sorted(closings, key=lambda closing: closing.closed_at, reverse=True)[:MAX_VERSIONS]
     return Overview(
-        concerns=tuple(_concerns(runs, services)),
+        concerns=(*_concerns(runs, services), *_of_data(shown, newest, services)),
         active=tuple(ActiveRun(run=run, waiting=place_in_line(run, queue)) for run in active[:MAX_ACTIVE]),
         num_active=len(active),
-        closed=tuple(sorted(closings, key=lambda closing: closing.closed_at, reverse=True)[:MAX_VERSIONS]),
-        open=tuple(sorted(still_open, key=lambda version: version.version, reverse=True)[:MAX_VERSIONS]),
+        closed=tuple(newest),
+        open=shown,
         num_open=len(still_open),
+        arrived=_arrived(closings, shown, services),
+        runs=tuple(runs[:MAX_ACTIVE]),
         strips=tuple(_strips(runs, services)),
     )
+
+
+def _open(version: DatasetVersion, services: Services, *, counts: bool) -> OpenVersion:
+    if not counts:
+        return OpenVersion(version=version)
+    rows = list(islice(services.ledger.shards(version), MAX_SHARDS))
+    rejected = sorted((row for row in rows if row.state is ShardState.REJECTED), key=lambda row: row.name)
+    first = rejected[0] if rejected else None
+    reason = first.reasons[0].message if first and first.reasons else "no reason is recorded"
+    today = services.clock().date()
+    return OpenVersion(
+        version=version,
+        accepted=len(rows) - len(rejected),
+        rejected=len(rejected),
+        first_rejected=None if first is None else f"{first.name}: {reason}",
+        num_shards=sum(services.ledger.split_sizes(version).values()) or None,
+        last_at=max((row.validated_at for row in rows), default=None),
+        num_today=sum(row.validated_at.date() == today for row in rows),
+        is_counted=len(rows) < MAX_SHARDS,
+    )
+
+
+def _arrived(closings: Sequence[Generation], shown: Sequence[OpenVersion], services: Services) -> Arrived:
+    today = services.clock().date()
+    whole = [closing for closing in closings if closing.closed_at.date() == today]
+    return Arrived(
+        versions=len(whole),
+        shards=sum(closing.num_shards for closing in whole),
+        records=sum(closing.num_records for closing in whole),
+        open_shards=sum(version.num_today for version in shown),
+    )
+
+
+def _of_data(shown: Sequence[OpenVersion], newest: Sequence[Generation], services: Services) -> Iterator[Concern]:
+    """Yield what the owners of data have to mend: rejected shards, refused sets, versions on hold."""
+    for each in shown:
+        page = f"/datasets/{each.version}"
+        if each.rejected:
+            number = "1 shard is" if each.rejected == 1 else f"{each.rejected} shards are"
+            text = f"{each.version}: {number} rejected; {each.first_rejected}"
+            yield Concern(who=Who.DATA_OWNER, text=text, page=page)
+        elif each.is_counted and (refused := refusal_messages(each.version, services.ledger)):
+            yield Concern(who=Who.DATA_OWNER, text=f"{each.version} is refused as a set: {refused[0]}", page=page)
+    for closing in newest[:MAX_JUDGED]:
+        version = closing.dataset_version
+        if held := why_held(version, closing.number, services.ledger):
+            page = f"/datasets/{version}"
+            yield Concern(who=Who.DATA_OWNER, text=f"{version} is on hold, because {held}", page=page)
 
 
 def _strips(runs: Sequence[RunRecord], services: Services) -> Iterator[Strip]:
@@ -112,18 +218,18 @@ def _strips(runs: Sequence[RunRecord], services: Services) -> Iterator[Strip]:
 def _concerns(runs: Sequence[RunRecord], services: Services) -> Iterator[Concern]:
     if broken := len(services.out_of_service):
         subject = "1 pipeline file is" if broken == 1 else f"{broken} pipeline files are"
-        yield Concern(text=f"{subject} out of service", page="/pipelines")
+        yield Concern(who=Who.ENGINEER, text=f"{subject} out of service", page="/pipelines")
     letters = services.ledger.dead_letters(limit=MAX_LETTERS)
     if waiting := sum(letter.state is DeadLetterState.WAITING for letter in letters):
         number = f"{waiting} or more" if waiting == MAX_LETTERS else str(waiting)
         text = f"{number} dead letter{'s wait' if waiting > 1 else ' waits'} for a replay"
-        yield Concern(text=text, page="/dead-letters")
+        yield Concern(who=Who.ENGINEER, text=text, page="/dead-letters")
     yield from _ended_badly(runs)
     for unsent in islice(services.ledger.unsent_notifications(), MAX_UNSENT):
         if unsent.last_error:
             page = f"/datasets/{unsent.subject}" if "/" in unsent.subject else f"/runs/{unsent.subject}"
             text = f"{unsent.recipient} did not accept the notification of {unsent.subject}: {unsent.last_error}"
-            yield Concern(text=text, page=page)
+            yield Concern(who=Who.ENGINEER, text=text, page=page)
 
 
 def _ended_badly(runs: Sequence[RunRecord]) -> Iterator[Concern]:
@@ -137,4 +243,5 @@ def _ended_badly(runs: Sequence[RunRecord]) -> Iterator[Concern]:
         if run.state in _NEEDS_A_PERSON:
             state = str(run.state).replace("_", " ")
             text = f"The last run of {dataset} ended {state}: {run.reason or 'no reason is recorded'}"
-            yield Concern(text=text, page=f"/runs/{run.run_id}")
+            who = Who.DATA_OWNER if run.failure_class in _DATA else Who.ENGINEER
+            yield Concern(who=who, text=text, page=f"/runs/{run.run_id}")

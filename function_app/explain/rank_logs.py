@@ -16,6 +16,8 @@ from shared.safe_text import mask_secrets
 MAX_PART_BYTES = 256 << 10
 PLACE_WITHIN_BYTES = 64 << 10
 """A rank says where it runs at the beginning of its log."""
+MAX_PLACES = 16
+"""Ranks of one answer: each takes a few requests to Azure ML and to storage."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +39,46 @@ class RankLog:
     """Where the rank runs, if these lines say so."""
     problem: str | None
     """Why there is nothing to read."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankPlaces:
+    """Where ranks of a run ran, and whom they met, as each says in its own log."""
+
+    run_id: str
+    num_ranks: int
+    places: tuple[RankPlace, ...]
+    """Those that are known of at most 16 ranks."""
+    problem: str | None
+    """Why a rank's place is not known; of the first one where there are several."""
+    next: int | None
+    """The first rank of the next answer; null with the last one."""
+
+
+def read_rank_places(run_id: str, first: int, services: Services) -> RankPlaces:
+    """Return the places of the ranks from ``first`` on. Raises NotFoundError and ServiceUnavailableError."""
+    run = services.ledger.run(run_id)
+    if run is None:
+        raise NotFoundError(f"run {run_id} does not exist")
+    check_rank(run, first)
+    end = min(num_ranks := ranks_of(run), first + MAX_PLACES)
+    places, problems = list[RankPlace](), list[str]()
+    for rank in range(first, end):
+        part, problem = log_part(run, rank, 0, PLACE_WITHIN_BYTES, services)
+        place = None if part is None else latest_place(_shown(part.content).splitlines())
+        if place is not None and place.rank == rank:  # a script may print anything
+            places.append(place)
+            continue
+        problems.append(problem or f"Rank {rank} does not say in its log where it runs.")
+        if run.submitted_at is None:
+            break
+    return RankPlaces(
+        run_id=run_id,
+        num_ranks=num_ranks,
+        places=tuple(places),
+        problem=problems[0] if problems else None,
+        next=end if end < num_ranks else None,
+    )
 
 
 def read_rank_log(run_id: str, rank: int, after: int, services: Services) -> RankLog:

@@ -117,8 +117,15 @@ _Variant = tuple[Pipeline, TrainingOptions]
 
 
 def _variants(pipeline: Pipeline, request: SweepRequest) -> Iterator[_Variant]:
-    """Yield the pipeline and the options of each run. Raises OverrideError naming the option and its limit."""
+    """Yield the pipeline and the options of each run.
+
+    Raises OverrideError naming the option and its limit, and OptionSweepError for one that is stated twice.
+    """
     for own in request.option_sets:
+        if twice := sorted(request.overrides.keys() & own.keys()):
+            raise OptionSweepError(
+                f"{twice[0][:100]} is set for all runs, and differs among them: state it once, in the sweep"
+            )
         overrides = {**request.overrides, **own}
         if is_own_script(pipeline.train.script):
             yield with_arguments(pipeline, overrides), pipeline.options
@@ -132,9 +139,8 @@ def with_arguments(pipeline: Pipeline, values: Mapping[str, Any]) -> Pipeline:
     Only numbers, in place of numbers: a text of a caller would become part of a command line.
     """
     words = list(pipeline.train.arguments)
-    known = {
-        word.partition("=")[0].lstrip("-").replace("-", "_"): n for n, word in enumerate(words) if word[:1] == "-"
-    }
+    flags = ((n, word.partition("=")[0]) for n, word in enumerate(words) if word[:1] == "-" and not _is_number(word))
+    known = {flag.lstrip("-").replace("-", "_"): n for n, flag in flags}
     for name, value in values.items():
         place = known.get(name.lstrip("-").replace("-", "_"))
         if place is None:

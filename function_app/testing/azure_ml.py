@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from function_app.domain.errors import SubmissionRefusedError
-from function_app.domain.failures import FILES_NOT_PUBLISHED, NAME_TAKEN
-from function_app.domain.jobs import JobSpec, JobStatus, LogPart, ModelRegistration, files_version, not_published
+from function_app.domain.failures import NAME_TAKEN, NOT_PUBLISHED
+from function_app.domain.jobs import JobSpec, JobStatus, LogPart, ModelRegistration, files_asset, not_published
 from function_app.domain.records import NotificationRecord
 
 UNKNOWN_COMPUTE = "400/UserError/BadArgument/UnknownTargetType"
@@ -29,8 +29,8 @@ class MemoryJobs:
     """Where set, every submission raises it."""
     deleted_computes: set[str] = field(default_factory=set)
     """Missing computes; all others exist."""
-    missing_files: set[str] = field(default_factory=set)
-    """Versions of files that are not published; all others are."""
+    unpublished: set[str] = field(default_factory=set)
+    """ARM ids of files, environments and code that are not published; all others are."""
 
     def become(self, name: str, status: str, *, error: str | None = None, error_code: str | None = None) -> None:
         """Move a job to one of Azure ML's statuses."""
@@ -44,8 +44,9 @@ class MemoryJobs:
         """See JobService."""
         if self.refusal is not None:
             raise SubmissionRefusedError(self.refusal)
-        if files_version(spec) in self.missing_files:
-            raise SubmissionRefusedError(not_published(spec), code=f"404/{FILES_NOT_PUBLISHED}")
+        for asset in (files_asset(spec), spec.environment_id, spec.code_id):
+            if asset is not None and asset in self.unpublished:
+                raise SubmissionRefusedError(not_published(spec, asset), code=f"404/{NOT_PUBLISHED}")
         self.submissions.append(spec.name)
         if spec.name not in self.submitted and spec.compute in self.deleted_computes:
             raise SubmissionRefusedError(

@@ -14,8 +14,8 @@ from function_app.services import Services
 from function_app.web.actions import actions
 from function_app.web.api_page import api_page
 from function_app.web.errors import add_error_handlers, codes, document_problems, error_answer
+from function_app.web.overview import router
 from function_app.web.pages import add_page_errors, pages
-from function_app.web.spending import router
 
 logger = logging.getLogger(__name__)
 

@@ -25,6 +25,7 @@ from function_app.explain.history import why
 from function_app.explain.overview import models, overview
 from function_app.explain.pending import awaited_of
 from function_app.explain.plan import plan_request
+from function_app.explain.rank_logs import read_rank_places
 from function_app.explain.run_description import describe_run
 from function_app.explain.run_files import studio_page, tensorboard_files
 from function_app.explain.spending import spending
@@ -166,10 +167,11 @@ def shard_page(
 
 
 @pages.get("/runs/{run_id}")
-def run_page(run_id: RunId, view: PageView, rank: Rank = 0) -> Response:
-    """Show a run: its timeline, curves, attempts and cost, and the log of one rank."""
+def run_page(run_id: RunId, view: PageView, rank: Rank = 0, hosts_from: Rank | None = None) -> Response:
+    """Show a run: its timeline, curves, attempts and cost, the log of one rank, and where others ran if asked for."""
     described = describe_run(run_id, view.services, rank=rank)
-    is_live = not described.is_settled or described.run.notified_at is None
+    places = None if hosts_from is None else read_rank_places(run_id, hosts_from, view.services)
+    is_live = (not described.is_settled or described.run.notified_at is None) and places is None
     return view.show(
         "run.html",
         is_live=is_live,
@@ -177,6 +179,7 @@ def run_page(run_id: RunId, view: PageView, rank: Rank = 0) -> Response:
         charts=charts(described.epochs),
         expected=expected(described.run),
         outcome=outcome_of(described.run),
+        places=places,
         studio=studio_page(described.run, view.services),
         tensorboard=tensorboard_files(described.run),
     )

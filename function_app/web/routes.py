@@ -16,7 +16,7 @@ from function_app.explain.description import describe_version
 from function_app.explain.doctor import Diagnosis, examine
 from function_app.explain.history import why as history_of
 from function_app.explain.plan import plan_request
-from function_app.explain.rank_logs import RankLog, read_rank_log
+from function_app.explain.rank_logs import RankLog, RankPlaces, read_rank_log, read_rank_places
 from function_app.runs.admission import release_data
 from function_app.runs.cancellation import cancel_run
 from function_app.runs.requests import asked_version, request_run
@@ -171,6 +171,16 @@ def rank_log(
     Secrets are masked. A byte within a line stands for the beginning of the next one.
     """
     return read_rank_log(run_id, rank, after, services)
+
+
+@router.get("/runs/{run_id}/ranks", responses=refusals(404, 422))
+def rank_places(
+    run_id: RunId,
+    services: AppServices,
+    first: Annotated[int, Query(ge=0, le=MAX_RANK, description="`next` of the answer before.")] = 0,
+) -> RankPlaces:
+    """Show on which host each rank ran and whom it met, as its log says: 16 ranks from `first` on."""
+    return read_rank_places(run_id, first, services)
 
 
 @router.post(

@@ -24,7 +24,7 @@ def demo(tmp_path: Path) -> Iterator[Process]:
     """A demo that keeps its twin."""
     require_twin_parts()
     running = start_module(
-        "cli", "demo", "--keep", "--state", str(tmp_path), log=tmp_path / "demo.log", environment=child_environment()
+        "cli", "demo", "--keep", "--folder", str(tmp_path), log=tmp_path / "demo.log", environment=child_environment()
     )
     yield running
     running.stop()

@@ -56,7 +56,7 @@ def landfall(*arguments: object, **environment: str) -> str:
 def upload_shards(twin: TwinUnderTest, shards: Path, pipeline: str, dataset_version: str) -> None:
     """Validate packed shards against the twin's pipeline, whose few ranks these few records suffice; upload them."""
     file = twin.twin.options.pipelines / f"{pipeline}.yaml"
-    landfall("validate", shards, "--set", "--pipeline", file, "--jobs", 1)
+    landfall("validate", shards, "--complete", "--pipeline", file, "--processes", 1)
     landfall("upload", shards, "--to", dataset_version, DataStorage=twin.twin.places.data_connection)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
 from pathlib import Path
 
 from tests.support.processes import REPOSITORY
@@ -90,6 +92,50 @@ def write_swept_pipeline(folder: Path) -> None:
     script = script.replace(parsed, asked + parsed + ends + waits)
     script = script.replace('float(os.environ["STAND_IN_VAL_ACCURACY"])', "arguments.accuracy")
     (folder / "scripts" / "swept.py").write_text(script, encoding="utf-8")
+
+
+def write_late_pipeline(folder: Path) -> None:
+    """Write a pipeline with a file of its own into the folder of a running twin, which has not published it."""
+    text = (folder / "sockets.yaml").read_text(encoding="utf-8").replace("sockets-model", "late-model")
+    text = re.sub(r"^((?:pipeline|dataset): )sockets$", r"\1late", text, flags=re.MULTILINE)
+    (folder / "late.txt").write_text("1")
+    (folder / "late.yaml").write_text(text.replace("train:\n", "train:\n  files: [late.txt]\n", 1), encoding="utf-8")
+
+
+NET = """
+import keras
+
+def build_model(input_shape, num_outputs):
+    return keras.Sequential([keras.layers.Input(input_shape), keras.layers.Dense(num_outputs, use_bias=False)])
+"""
+"""A model that with the identity for weights says which of ten numbers is the largest."""
+_WEIGHTS = """
+import sys, keras, numpy
+sys.path.insert(0, sys.argv[1])
+from net import build_model
+model = build_model((10,), 10)
+model.set_weights([numpy.eye(10)])
+model.save(sys.argv[1] + "/identity.keras")
+"""
+
+
+def write_pretrained_pipeline(folder: Path, python: Path) -> None:
+    """Write a pipeline for Landfall's training whose model and weights come with it, and which learns nothing itself.
+
+    ``python`` has Keras; it makes the weights.
+    """
+    (folder / "brought").mkdir()
+    (folder / "brought" / "net.py").write_text(NET, encoding="utf-8")
+    subprocess.run([python, "-c", _WEIGHTS, folder / "brought"], check=True, capture_output=True)
+    text = (folder / "steady.yaml").read_text(encoding="utf-8").replace("steady", "pretrained")
+    text = text.replace("scripts/stand_in.py", "training_job.train\n  files: [brought]").replace("120", "600")
+    text = text.replace("    label:", "    image: {kind: float, shape: [10]}\n    label:")
+    options = "{model_module: brought/net.py, pretrained_weights: brought/identity.keras, num_classes: 10, epochs: 1"
+    options += ", per_process_batch_size: 5, learning_rate: 1.0e-9}"
+    text = text.replace(
+        'environment_variables: {PYTHONPATH: ".", STAND_IN_VAL_ACCURACY: "0.99"}', f"options: {options}"
+    )
+    (folder / "pretrained.yaml").write_text(text, encoding="utf-8")
 
 
 def write_trained_pipeline(folder: Path) -> None:

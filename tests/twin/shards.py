@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from shard_validation.examples.message import encode_example
 from shared.record_framing import frame_record
 
@@ -17,11 +19,20 @@ def shard(first_label: int = 0) -> bytes:
     )
 
 
-def whole_version() -> dict[str, bytes]:
-    """Return all shards of a version: name → content."""
+def whole_version(records: Callable[[int], bytes] = shard) -> dict[str, bytes]:
+    """Return all shards of a version: name → content; ``records`` makes one that begins with a label."""
     names = [f"train-{i:05d}-of-{NUM_TRAIN:05d}.tfrecord" for i in range(NUM_TRAIN)]
     names += [f"validation-{i:05d}-of-{NUM_VALIDATION:05d}.tfrecord" for i in range(NUM_VALIDATION)]
-    return {name: shard(first_label=i) for i, name in enumerate(names)}
+    return {name: records(i) for i, name in enumerate(names)}
+
+
+def one_hot_shard(first_label: int) -> bytes:
+    """Return a shard of five records with a label, and as image ten numbers of which that of the label is 1."""
+    labels = [(first_label + i) % 10 for i in range(RECORDS_PER_SHARD)]
+    return b"".join(
+        frame_record(encode_example({"label": label, "image": [float(label == n) for n in range(10)]}))
+        for label in labels
+    )
 
 
 def flip_bit(content: bytes, *, offset: int) -> bytes:

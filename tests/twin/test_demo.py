@@ -26,7 +26,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     require_twin_parts()
     folder = tmp_path_factory.mktemp("demo")
     demo = start_module(
-        "cli", "demo", "--state", str(folder), log=folder / "demo.log", environment=child_environment()
+        "cli", "demo", "--folder", str(folder), log=folder / "demo.log", environment=child_environment()
     )
     try:
         wait_until(lambda: demo.popen.poll() is not None, what="the demo to end", timeout_s=WITHIN_S, poll_s=0.5)

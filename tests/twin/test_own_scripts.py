@@ -7,10 +7,20 @@ from azure.storage.blob import BlobServiceClient
 
 from cli.demo.following import TOPIC, WEBHOOK
 from cli.remote.api_client import ApiError
+from local_azure.processes import run as run_program
 from local_azure.processes import wait_until
-from tests.support.twin import WITHIN_S, TwinUnderTest
-from tests.twin.own_pipelines import AVERAGING, CARELESS, SOUND
-from tests.twin.shards import whole_version
+from local_azure.twin.parts import publishing
+from tests.support.terminal import landfall
+from tests.support.twin import SETTLED, WITHIN_S, TwinUnderTest
+from tests.twin.own_pipelines import (
+    AVERAGING,
+    CARELESS,
+    OWN_SCRIPTS,
+    SOUND,
+    write_late_pipeline,
+    write_pretrained_pipeline,
+)
+from tests.twin.shards import one_hot_shard, whole_version
 
 pytestmark = pytest.mark.twin
 
@@ -105,6 +115,8 @@ def test_packages_that_do_not_install_are_a_failure_of_their_own(twin: TwinUnder
     run = twin.await_settled("unpackable/v1")
     assert ("failed", "packages") == (run["state"], run["failure_class"]), run
     assert "landfall-nosuch==1.0" in run["reason"], run
+    mends = "correct the packages of train.environment and run landfall publish, then: landfall submit unpackable/v1"
+    assert mends in str(twin.api.get(f"/api/why/{run['run_id']}"))
 
 
 @pytest.mark.slow
@@ -118,9 +130,46 @@ def test_a_script_that_reads_a_file_of_its_pipeline_runs_to_a_registered_model(t
     assert ["settings/steps.txt"] == [path.split("/", 2)[2] for path in files]
 
 
+def test_files_that_are_not_published_are_refused_until_they_are(
+    twin: TwinUnderTest, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before nodes are asked for, with the version that lacks and the command; then the same request trains."""
+    write_late_pipeline(twin.twin.options.pipelines)
+    twin.upload("late/v1", whole_version())
+    refused = twin.await_settled("late/v1")
+    assert ("failed", "configuration", None) == (refused["state"], refused["failure_class"], refused["submitted_at"])
+    history = str(twin.api.get(f"/api/why/{refused['run_id']}"))
+    assert "of the data asset landfall-files" in refused["reason"], refused
+    assert ("run landfall publish" in refused["reason"], "landfall submit late/v1" in history) == (True, True), (
+        history
+    )
+    run_program(publishing(twin.twin.places, twin.twin.options))
+    key = ("--url", twin.twin.places.functions_url, "--key", twin.twin.places.secrets.function_key)
+    status, said, problem = landfall(capsys, "submit", "late/v1", *key)
+    assert (0, "") == (status, problem)
+    run_id = next(word.strip(":,.") for word in said.split() if word.startswith("landfall-"))
+    ended = wait_until(
+        lambda: found if (found := twin.api.run(run_id))["state"] in SETTLED else None,
+        what=f"{run_id} to end, which was announced so: {said}",
+        timeout_s=WITHIN_S,
+    )
+    assert "registered" == ended["state"], ended
+
+
+@pytest.mark.slow
+def test_brought_weights_and_a_brought_model_are_what_is_trained(twin: TwinUnderTest) -> None:
+    """The learning rate changes nothing, so that only the weights of the file can know the labels."""
+    write_pretrained_pipeline(twin.twin.options.pipelines, twin.twin.options.training_python / "bin" / "python")
+    run_program(publishing(twin.twin.places, twin.twin.options))
+    twin.upload("pretrained/v1", whole_version(one_hot_shard))
+    run = twin.await_settled("pretrained/v1")
+    assert ("registered", 2, 1.0) == (run["state"], run["world_size"], run["metrics"].get("val_accuracy")), run
+    assert 1 == len(twin.models(run["run_id"]))
+
+
 @pytest.mark.slow
 def test_a_script_that_only_prints_its_metrics_runs_to_a_registered_model(twin: TwinUnderTest) -> None:
-    """Each log says where its rank ran, and the history what was judged."""
+    """Each log says where its rank ran, so does the run, and the history what was judged."""
     twin.upload("printing/v1", whole_version())
     run = twin.await_settled("printing/v1")
     assert ("registered", 2, 1) == (run["state"], run["world_size"], len(twin.models(run["run_id"]))), run
@@ -128,10 +177,13 @@ def test_a_script_that_only_prints_its_metrics_runs_to_a_registered_model(twin: 
     for rank in (0, 1):
         log = twin.api.get(f"/api/runs/{run['run_id']}/logs", rank=rank)
         assert (True, rank, rank == 0) == (log["has_ended"], log["place"]["rank"], "val_accuracy=" in log["log_text"])
+    ran = twin.api.get(f"/api/runs/{run['run_id']}/ranks")
+    assert [(0, 0), (1, 1)] == [(place["rank"], place["node"]) for place in ran["places"]], ran
+    assert (2, None) == (len({place["host"] for place in ran["places"]}), ran["problem"]), ran
 
 
-def test_a_script_for_keras_2_is_refused_on_keras_3(twin: TwinUnderTest) -> None:
-    """It would average nothing; docs/scripts.md says what it needs."""
+def test_a_script_for_keras_2_is_refused_on_keras_3(twin: TwinUnderTest, capsys: pytest.CaptureFixture[str]) -> None:
+    """It would average nothing; what a person asks on the command line says why, and what to write."""
     twin.upload("keras3/v1", whole_version())
     run = twin.await_settled("keras3/v1")
     assert ("failed", "user_code", True) == (
@@ -139,6 +191,11 @@ def test_a_script_for_keras_2_is_refused_on_keras_3(twin: TwinUnderTest) -> None
         run["failure_class"],
         "keras3_incompatible" in run["reason"],
     )
+    key = ("--url", twin.twin.places.functions_url, "--key", twin.twin.places.secrets.function_key)
+    status, _, refusal = landfall(capsys, "submit", "keras3/v1", *key)
+    assert (1, True, True) == (status, "keras3_incompatible" in refusal, "`landfall lint` explains" in refusal)
+    status, explained, _ = landfall(capsys, "lint", OWN_SCRIPTS / "keras2_fit.py")
+    assert (1, True) == (status, "TF_USE_LEGACY_KERAS" in explained), explained
 
 
 @pytest.mark.slow

@@ -84,7 +84,7 @@ def test_a_functions_host_of_ones_own_gets_the_settings_in_a_file(tmp_path: Path
 def starting_twin(folder: Path) -> Iterator[Process]:
     """Start `landfall up` with its state in a folder; whatever is left at the end is killed."""
     require_twin_parts()
-    arguments = ["up", "--state", str(folder), "--pipelines", str(PIPELINES), "--node-start-delay-s", "0"]
+    arguments = ["up", "--folder", str(folder), "--pipelines", str(PIPELINES), "--node-start-delay-s", "0"]
     up = start_module("cli", *arguments, log=folder / "up.log", environment=child_environment())
     try:
         yield up
@@ -200,7 +200,7 @@ def test_a_part_that_dies_ends_the_twin_with_its_name_and_log(tmp_path: Path) ->
 def test_a_missing_part_is_one_sentence(tmp_path: Path) -> None:
     """Without node there is no Azurite; the message says what to do."""
     ended = subprocess.run(
-        [sys.executable, "-m", "cli", "up", "--state", str(tmp_path)],
+        [sys.executable, "-m", "cli", "up", "--folder", str(tmp_path)],
         env=child_environment(PATH="/nowhere"),
         cwd=REPOSITORY,
         capture_output=True,

@@ -33,7 +33,7 @@ def service(azurite: Azurite) -> Iterator[BlobServiceClient]:
 
 def judged(capsys: pytest.CaptureFixture[str], *addresses: str) -> tuple[int | str | None, list[dict[str, Any]], str]:
     """Validate addresses; return exit status, objects and all output."""
-    status, out, err = landfall(capsys, "validate", *addresses, "--json", "--jobs", 1)
+    status, out, err = landfall(capsys, "validate", *addresses, "--json", "--processes", 1)
     return status, [json.loads(line) for line in out.splitlines()], out + err
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import astuple
+from typing import Any
 
 import pytest
 
@@ -83,17 +84,28 @@ def test_a_job_for_a_compute_that_is_gone_is_refused_with_its_name(bench: Bench)
     assert "400/UserError/BadArgument/UnknownTargetType" == refused.value.code
 
 
-def test_a_job_whose_files_are_not_published_is_refused_with_the_fix(bench: Bench) -> None:
+@pytest.mark.parametrize(
+    ("member", "asset", "words"),
+    [
+        ("inputs", "data/landfall-files", "data asset landfall-files"),
+        ("environment_id", "environments/landfall-own", "environment landfall-own"),
+        ("code_id", "codes/landfall-training", "code asset landfall-training"),
+    ],
+)
+def test_a_job_whose_files_are_not_published_is_refused_with_the_fix(
+    bench: Bench, member: str, asset: str, words: str
+) -> None:
     """Before the service has the job; nothing is known of its name afterwards."""
+    asset = f"{WORKSPACE_ID}/{asset}/versions/0123456789abcdef"
     if isinstance(bench.jobs, MemoryJobs):
-        bench.jobs.missing_files.add("0123456789abcdef")
-    uri = f"{WORKSPACE_ID}/data/landfall-files/versions/0123456789abcdef"
-    spec = job_spec(inputs={"files": {"type": "uri_folder", "uri": uri}})
+        bench.jobs.unpublished.add(asset)
+    needs: dict[str, Any] = {member: {"files": {"type": "uri_folder", "uri": asset}} if member == "inputs" else asset}
+    spec = job_spec(**needs)
     with pytest.raises(
-        SubmissionRefusedError, match=r"no version 0123456789abcdef .* run landfall publish"
+        SubmissionRefusedError, match=rf"no version 0123456789abcdef of the {words}.* run landfall publish"
     ) as refused:
         bench.jobs.submit(spec)
-    assert ("404/FilesNotPublished", None) == (refused.value.code, bench.jobs.status(spec.name))
+    assert ("404/NotPublished", None) == (refused.value.code, bench.jobs.status(spec.name))
 
 
 def test_a_canceled_job_ends_canceled(bench: Bench) -> None:

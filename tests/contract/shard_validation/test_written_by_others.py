@@ -143,7 +143,7 @@ def test_written_by_tensorflow_datasets(capsys: pytest.CaptureFixture[str], pict
     """Names, records, features of every kind, and the counts in dataset_info.json are accepted."""
     (tmp_path / "pictures.yaml").write_text(PIPELINE)
     (tmp_path / "clusters.yaml").write_text(CLUSTERS)
-    arguments = ("--pipeline", tmp_path / "pictures.yaml", "--set", "--json", "--jobs", 1)
+    arguments = ("--pipeline", tmp_path / "pictures.yaml", "--complete", "--json", "--processes", 1)
     status, out, err = landfall(capsys, "validate", pictures, *arguments)
     *shards, together = map(json.loads, out.splitlines())
     assert (0, "", "accepted", [], 6) == (status, err, together["verdict"], together["reasons"], len(shards))
@@ -159,7 +159,7 @@ def test_counts_of_tensorflow_datasets_are_held_against_the_shards(
     info = json.loads((pictures / "dataset_info.json").read_text())
     info["splits"][0]["shardLengths"][0] = str(int(info["splits"][0]["shardLengths"][0]) + 1)
     (tmp_path / "dataset_info.json").write_text(json.dumps(info))
-    status, out, _ = landfall(capsys, "validate", tmp_path, "--set", "--json", "--jobs", 1)
+    status, out, _ = landfall(capsys, "validate", tmp_path, "--complete", "--json", "--processes", 1)
     codes = [reason["code"] for reason in json.loads(out.splitlines()[-1])["reasons"]]
     assert (1, ["set_count_differs"]) == (status, codes)
 

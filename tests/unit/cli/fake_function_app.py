@@ -1,4 +1,4 @@
-"""Function apps that answer every request alike: behind an httpx transport, and behind an address of their own."""
+"""Function apps behind an httpx transport or an address: they answer every request alike, or as a world does."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from typing import Any
 import httpx
 
 from cli.remote.api_client import ApiClient
+from tests.support.world import World
+from tests.unit.function_app.web.client import call
 
 
 class FunctionApp:
@@ -29,6 +31,43 @@ class FunctionApp:
     def _answer(self, request: httpx.Request) -> httpx.Response:
         self.requests.append(request)
         return httpx.Response(self._status, text=self._text)
+
+
+@contextmanager
+def serving(world: World) -> Iterator[str]:
+    """Serve a world's API at a URL."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            headers = {name: value for name, value in self.headers.items() if name.lower() != "host"}
+            answer = call(world, self.command, self.path, content=body, headers=headers)
+            self.send_response(answer.status_code)
+            self.send_header("Content-Type", answer.headers.get("Content-Type", "text/plain"))
+            self.send_header("Content-Length", str(len(answer.content)))
+            self.end_headers()
+            self.wfile.write(answer.content)
+
+        do_GET = do_POST  # noqa: N815 - the library calls it so
+
+        def log_message(self, *_: Any) -> None:
+            """Print nothing."""
+
+    with _running(Handler) as url:
+        yield url
+
+
+@contextmanager
+def _running(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
 
 
 @contextmanager
@@ -55,12 +94,5 @@ def served(
         def log_message(self, *_: Any) -> None:
             """Print nothing."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with _running(Handler) as url:
+        yield url

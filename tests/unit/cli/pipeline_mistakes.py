@@ -172,6 +172,13 @@ MISTAKES = (
     Mistake("ResNet50", "InceptionV3", "train.options.model_name", "at least 75 x 75 pixels"),
     Mistake("    epochs: 3", "    model_module: net.py", "train.options.model_module", "write scripts/<file>.py"),
     Mistake("    epochs: 3", "    pretrained_weights: w.pt", "train.options.pretrained_weights", ".weights.h5"),
+    Mistake("    epochs: 3", "    pretrained_weights: w.keras", "train.options.pretrained_weights", "in train.files"),
+    Mistake(
+        "    epochs: 3",
+        "    pretrained_weights: scripts/../w.keras",
+        "train.options.pretrained_weights",
+        "absolute path of the image",
+    ),
     Mistake("    epochs: 3", "    monitor: val_auc", "train.options", "monitor val_auc needs task binary"),
     Mistake("    epochs: 3", "    task: binary", "train.options", "task binary needs num_classes 2"),
     Mistake(

@@ -74,6 +74,52 @@ def test_each_command_has_one_example_on_one_line(path: tuple[str, ...], command
         assert set() == {word for word in words if word.startswith("--")} - options
 
 
+REPORTS = {("landfall", "up"), ("landfall", "demo"), ("landfall", "hook"), ("landfall", "smoke")}
+"""Commands that run for long and print what they do: demo and smoke write a report as JSON, hook is azd's."""
+
+
+@pytest.mark.parametrize(("path", "command"), EVERY)
+def test_each_command_can_answer_as_json(path: tuple[str, ...], command: click.Command) -> None:
+    """By the same flag, but for those that run for long."""
+    options = {parameter.opts[0]: parameter for parameter in command.params}
+    if not isinstance(command, click.Group):
+        assert ("--json" in options) == (path not in REPORTS)
+        assert "--json" not in options or getattr(options["--json"], "is_flag", False)
+
+
+SAME_WORDS = {"--to", "--after"}
+"""What is written (a file, a folder, a dataset version); what a list begins after (a run, a name)."""
+
+
+def test_an_option_means_one_thing() -> None:
+    """An option of several commands has one kind of value, and one name for it; and one thing has one option."""
+    kinds: dict[str, set[tuple[object, ...]]] = {}
+    for _, command in commands(("landfall",), landfall):
+        for parameter in command.params:
+            if isinstance(parameter, click.Option) and parameter.opts[0] not in SAME_WORDS:
+                kind = (parameter.is_flag, parameter.multiple, parameter.type.name)
+                kinds.setdefault(parameter.opts[0], set()).add(kind)
+    assert {} == {name: found for name, found in kinds.items() if len(found) > 1}
+    assert set() == set(kinds) & {"--jobs", "--output", "--format", "--out", "--yes"}
+
+
+def test_every_way_to_end_is_documented() -> None:
+    """In the overview; commands with statuses of their own list them."""
+    assert "Exit status: 0 done; 1 not done" in " ".join(help_of(("landfall",)).split())
+
+
+@pytest.mark.parametrize(("path", "command"), [case for case in EVERY if not isinstance(case.values[1], click.Group)])
+def test_a_mistyped_option_is_answered_with_the_one_meant(path: tuple[str, ...], command: click.Command) -> None:
+    """And ends with the status of wrong usage, before anything is done."""
+    name = max(
+        (parameter.opts[-1] for parameter in command.params if parameter.opts[0][:2] == "--"),
+        key=len,
+        default="--help",
+    )
+    answered = CliRunner().invoke(landfall, [*path[1:], f"{name[:-1]}_"], prog_name="landfall")
+    assert (2, True) == (answered.exit_code, name in answered.output), answered.output
+
+
 @pytest.mark.parametrize(("path", "command"), EVERY)
 def test_each_option_is_a_phrase_with_its_default(path: tuple[str, ...], command: click.Command) -> None:
     """A default, or that it is required; a flag is off unless it is passed."""

@@ -70,7 +70,9 @@ def test_images_in_class_folders_become_a_pipeline_on_defaults_alone(tmp_path: P
     )
     assert "from dataset.json: cat, dog" in text
     assert "evaluated on what it is trained on" not in text
-    status, output = run("validate", tmp_path / "shards", "--set", "--pipeline", tmp_path / "pipelines" / "made.yaml")
+    status, output = run(
+        "validate", tmp_path / "shards", "--complete", "--pipeline", tmp_path / "pipelines" / "made.yaml"
+    )
     assert (0, True) == (status, "accepted    all shards together" in output), output
 
 
@@ -143,7 +145,9 @@ def test_a_table_that_spark_wrote_is_proposed_and_validated_as_it_is(tmp_path: P
     """Its folders are the splits; its checksums and its marker are no shards."""
     table = REPOSITORY / "tests" / "fixtures" / "spark" / "scans"
     text, pipeline = written(tmp_path, table)
-    ended, output = run("validate", table, "--set", "--jobs", "1", "--pipeline", tmp_path / "pipelines" / "made.yaml")
+    ended, output = run(
+        "validate", table, "--complete", "--processes", "1", "--pipeline", tmp_path / "pipelines" / "made.yaml"
+    )
     assert ("marker", ("train", "validation")) == (pipeline.data.layout.kind, pipeline.data.splits)
     assert ("# _SUCCESS is there" in text, 0, 4) == (True, ended, output.count("accepted    /"))
     assert (4, 6) == (len([*table.rglob("*.parquet")]), len([*table.rglob("[._]*")]))
@@ -167,7 +171,7 @@ def test_a_delta_table_is_proposed_as_what_its_newest_version_is(tmp_path: Path)
     )
     assert "kind: delta  # the log of a Delta table is there" in text
     shutil.rmtree(folder / "split=dev")
-    options = ("--set", "--jobs", 1, "--pipeline", tmp_path / "pipelines" / "made.yaml")
+    options = ("--complete", "--processes", 1, "--pipeline", tmp_path / "pipelines" / "made.yaml")
     assert 0 == run("validate", folder, *map(str, options))[0]
     next((folder / "split=test").glob("*.parquet")).unlink()
     assert "is not there; _delta_log names it in version 1" in run("validate", folder, *map(str, options))[1]
@@ -279,7 +283,7 @@ def test_files_of_any_names_get_a_layout(tmp_path: Path, layout: str) -> None:
     splits = [pipeline.data.layout.shard(path, pipeline.data.splits).split for path in paths]
     assert layout == "stated" or num_shards == Counter(splits)
     assert list(num_shards) == list(pipeline.data.splits)
-    status, output = run("validate", folder, "--set", "--pipeline", tmp_path / "pipelines" / "made.yaml")
+    status, output = run("validate", folder, "--complete", "--pipeline", tmp_path / "pipelines" / "made.yaml")
     assert (0, True) == (status, "accepted    all shards together" in output), output
 
 

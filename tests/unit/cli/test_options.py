@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.options import TwinAddress, api_client
+from cli.options import TwinAddress, api_client, elsewhere, note_elsewhere
 from tests.support.terminal import landfall
 
 Capture = pytest.CaptureFixture[str]
@@ -82,3 +82,13 @@ def test_the_twins_key_is_sent_to_the_twin_alone(
     monkeypatch.setattr("cli.options.running_twin_of_this_clone", lambda: twin)
     with api_client(url, key) as client:
         assert sent == client._http.headers.get("x-functions-key")
+
+
+def test_a_twin_in_another_folder_is_found(tmp_path: Path) -> None:
+    """As long as its folder exists; the note of one that is gone is removed."""
+    base, other, gone = tmp_path / "base", tmp_path / "other", tmp_path / "gone"
+    other.mkdir()
+    for folder in (base, other, gone):
+        note_elsewhere(folder, base)
+    assert [other] == list(elsewhere(base))
+    assert 1 == len(list((base / "elsewhere").iterdir()))

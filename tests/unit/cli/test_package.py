@@ -133,7 +133,7 @@ def from_pictures_to_a_pipeline(landfall: Landfall) -> None:
         ["pack", "images", "pictures", "--to", "shards/pets", "--validation-share", "0.5", "--shards", "2"],
         ["init", "shards/pets"],
         ["check"],
-        ["validate", "shards/pets", "--pipeline", "pipelines/pets.yaml", "--jobs", "2"],
+        ["validate", "shards/pets", "--pipeline", "pipelines/pets.yaml", "--processes", "2"],
     ):
         ended = landfall(*arguments)
         assert (0, "") == (ended.returncode, ended.stderr), (arguments, ended.stdout, ended.stderr)

@@ -43,7 +43,7 @@ def endless(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_validate_shows_how_many_bytes_are_done(shards: Path, jobs: int) -> None:
     """The bar names what is done, and ends with all bytes of all shards, in any number of processes."""
-    with landfall_on_terminal(["validate", shards, "--jobs", jobs]) as terminal:
+    with landfall_on_terminal(["validate", shards, "--processes", jobs]) as terminal:
         assert 0 == terminal.wait()
     bars = re.findall(r"validating 2 shards\s+\S+\s+([\d.]+)/([\d.]+) MiB", terminal.shown)
     total = f"{2 * len(SHARD) / (1 << 20):.1f}"
@@ -93,7 +93,7 @@ def test_pack_shows_how_many_examples_are_done(tmp_path: Path) -> None:
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_ctrl_c_ends_everything_at_once(endless: Path, jobs: int) -> None:
     """Exit status 130, one word, no stack trace, and no process is left behind."""
-    with landfall_on_terminal(["validate", endless, "--jobs", jobs]) as terminal:
+    with landfall_on_terminal(["validate", endless, "--processes", jobs]) as terminal:
         terminal.wait_for("B/s")  # the bar has seen bytes go by
         session = terminal.process.pid
         terminal.type(CTRL_C)
@@ -104,12 +104,16 @@ def test_ctrl_c_ends_everything_at_once(endless: Path, jobs: int) -> None:
 
 def test_a_killed_process_is_reported(endless: Path) -> None:
     """As the kernel does for lack of memory: one sentence with what to do, and the others end too."""
-    with landfall_on_terminal(["validate", endless, "--jobs", 2]) as terminal:
+    with landfall_on_terminal(["validate", endless, "--processes", 2]) as terminal:
         terminal.wait_for("B/s")
         worker = max(int(process) for process in members(terminal.process.pid))
         os.kill(worker, signal.SIGKILL)
         status = terminal.wait()
-    assert (1, True, False) == (status, "try again with --jobs 1" in terminal.shown, "Traceback" in terminal.shown)
+    assert (1, True, False) == (
+        status,
+        "try again with --processes 1" in terminal.shown,
+        "Traceback" in terminal.shown,
+    )
     wait_until(lambda: not members(terminal.process.pid), what="all processes of the command to end")
 
 
@@ -132,7 +136,7 @@ def test_a_reader_that_goes_away_ends_it(endless: Path) -> None:
     os.close(reader)  # before the first verdict: a reader that went later would leave an unknown number of them
     with os.fdopen(writer, "wb") as output:
         ended = subprocess.run(
-            [sys.executable, "-m", "cli", "validate", str(endless), "--json", "--jobs", "2"],
+            [sys.executable, "-m", "cli", "validate", str(endless), "--json", "--processes", "2"],
             stdout=output,
             stderr=subprocess.PIPE,
             text=True,

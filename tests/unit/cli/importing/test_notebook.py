@@ -139,7 +139,7 @@ def test_a_script_that_exists_is_replaced_only_on_request(capsys: pytest.Capture
     assert 0 == landfall(capsys, "script", "from-notebook", path, "--overwrite")[0]
     assert script.read_text().endswith("x = 1\n")
     assert ["mine.ipynb", "mine.py"] == sorted(each.name for each in tmp_path.iterdir())
-    assert 0 == landfall(capsys, "script", "from-notebook", path, "--output", tmp_path / "other.py")[0]
+    assert 0 == landfall(capsys, "script", "from-notebook", path, "--to", tmp_path / "other.py")[0]
 
 
 @pytest.mark.parametrize(
@@ -157,5 +157,5 @@ def test_what_is_no_notebook_is_refused(
     """With the thing, the problem and the fix, and no script is left."""
     if content is not None:
         (tmp_path / name).write_bytes(content)
-    status, _, err = landfall(capsys, "script", "from-notebook", tmp_path / name, "--output", tmp_path / "out.py")
+    status, _, err = landfall(capsys, "script", "from-notebook", tmp_path / name, "--to", tmp_path / "out.py")
     assert (1, True, False) == (status, words in err, (tmp_path / "out.py").exists()), err

@@ -37,7 +37,7 @@ def test_output_validates(capsys: pytest.CaptureFixture[str], tmp_path: Path, ki
     status, out, err = landfall(capsys, "pack", kind, source, "--to", target, "--shards", 4, *arguments)
     assert (0, "") == (status, err)
     assert f"Packed {sum(counts.values())} examples" in out
-    status, out, _ = landfall(capsys, "validate", target, "--set", "--jobs", 1)
+    status, out, _ = landfall(capsys, "validate", target, "--complete", "--processes", 1)
     assert (0, "accepted    all shards together") == (status, out.splitlines()[-2])
     stated = json.loads((target / "dataset.json").read_text())["splits"]
     assert counts == {split: members["num_records"] for split, members in stated.items()}
@@ -97,7 +97,7 @@ def test_names_beyond_the_bound_are_left_out(
     assert 0 == landfall(capsys, "pack", "images", source, "--to", target, "--shards", 4)[0]
     shards = json.loads((target / "dataset.json").read_text())["splits"]["train"]["shards"]
     assert (4, 1) == (len(shards), sum("sources" in shard for shard in shards))
-    assert 0 == landfall(capsys, "validate", target, "--set", "--jobs", 1)[0]
+    assert 0 == landfall(capsys, "validate", target, "--complete", "--processes", 1)[0]
 
 
 def test_image_bytes_are_kept(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -187,7 +187,7 @@ def test_damaged_shard_is_written_again(capsys: pytest.CaptureFixture[str], tmp_
     for shard in target.glob("*.tfrecord"):
         shard.write_bytes(bytes(shard.stat().st_size))
     landfall(capsys, "pack", "images", source, "--to", target, "--shards", 6)
-    status, _, _ = landfall(capsys, "validate", target, "--set", "--jobs", 1)
+    status, _, _ = landfall(capsys, "validate", target, "--complete", "--processes", 1)
     assert 0 == status
 
 

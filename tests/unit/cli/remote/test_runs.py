@@ -8,7 +8,15 @@ from typing import Any
 import click
 import pytest
 
-from cli.remote.runs import OverrideOption, describe_request, describe_run, describe_spending, files_of, listing
+from cli.remote.runs import (
+    OverrideOption,
+    describe_ranks,
+    describe_request,
+    describe_run,
+    describe_spending,
+    files_of,
+    listing,
+)
 from tests.support.terminal import landfall
 from tests.unit.cli.fake_function_app import served
 
@@ -77,6 +85,17 @@ def test_a_registered_run_shows_its_model_and_metrics() -> None:
         "  loss: 0.5",
         "  val_loss: 0.25",
     ] == list(describe_run(run))[3:]
+
+
+def test_a_run_says_where_its_ranks_ran() -> None:
+    """A line for each rank, what is not known, and how to see the others."""
+    place = {"rank": 0, "world_size": 20, "node": 0, "host": "node-a", "nodes": ["10.0.0.4"], "met": []}
+    ranks = {"run_id": "r", "num_ranks": 20, "places": [place], "problem": "Rank 1 has written no log.", "next": 16}
+    assert [
+        "  rank 0 of 20 on host node-a (node 0), nodes of the job: 10.0.0.4",
+        "  Rank 1 has written no log.",
+        "  ranks 16 to 19: landfall logs r --rank N says where each ran",
+    ] == list(describe_ranks(ranks))
 
 
 WHERE = "azureml://subscriptions/s-1/resourcegroups/my group/workspaces/w/datastores/landfall_runs/paths/"

@@ -78,6 +78,8 @@ def test_a_sweep_that_has_ended_says_so(capsys: Capture) -> None:
         (["--sweep", "epochs=1,2", "--sweep", "epochs=3", "--max-node-hours", "1"], "--sweep epochs is stated twice"),
         (["--max-node-hours", "3"], "belong to a sweep"),
         (["--sweep", "epochs=1,2", "--max-node-hours", "0"], "--max-node-hours"),
+        (["--sweep", "epochs=1,2", "--max-node-hours", "nan"], "--max-node-hours nan: expected a number of hours"),
+        (["--sweep", "epochs=1,2", "--max-node-hours", "1e400"], "--max-node-hours inf: expected a number of hours"),
     ],
 )
 def test_a_mistake_is_named_and_nothing_is_sent(capsys: Capture, words: list[str], message: str) -> None:
@@ -87,13 +89,22 @@ def test_a_mistake_is_named_and_nothing_is_sent(capsys: Capture, words: list[str
     assert message in " ".join(err.split())
 
 
-@pytest.mark.parametrize("text", ["{}", "no JSON", "[1]", "[" * 100_000])
+@pytest.mark.parametrize(
+    "text", ["{}", "no JSON", "[1]", "[" * 100_000, '[{"a": NaN}]', '[{"a": 1e999}]', r'[{"a": "\ud800"}]']
+)
 def test_a_file_that_lists_no_runs_is_refused(capsys: Capture, tmp_path: Path, text: str) -> None:
     """The message says what to write."""
     path = tmp_path / "runs.json"
     path.write_text(text)
     status, _, err, seen = submit(capsys, "--sweep-file", str(path), "--max-node-hours", "4")
     assert (1, [], True) == (status, seen, "runs.json" in err)
+    assert "unexpected error" not in err
+
+
+def test_bytes_that_are_no_text_are_named(capsys: Capture) -> None:
+    """A terminal passes on what was typed, and Python keeps it as half a character."""
+    status, _, err, seen = submit(capsys, "--set", "name=\udcff")
+    assert (1, [], True) == (status, seen, "is no character that a request can carry" in err)
 
 
 def test_a_sweep_is_canceled_by_its_id(capsys: Capture) -> None:

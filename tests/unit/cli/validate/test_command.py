@@ -60,7 +60,7 @@ def test_a_name_that_would_be_ignored_is_said_without_set(capsys: pytest.Capture
 
 def test_rejected(capsys: pytest.CaptureFixture[str], shards: Path) -> None:
     """A folder's shards are listed in order, reasons below; anything rejected makes the exit status 1."""
-    status, out, _ = landfall(capsys, "validate", shards, "--jobs", 1)
+    status, out, _ = landfall(capsys, "validate", shards, "--processes", 1)
     lines = out.splitlines()
     assert (1, 4) == (status, len(lines))
     assert lines[0].startswith("accepted")
@@ -72,7 +72,7 @@ def test_rejected(capsys: pytest.CaptureFixture[str], shards: Path) -> None:
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_json(capsys: pytest.CaptureFixture[str], shards: Path, jobs: int) -> None:
     """With --json there is one object per line and shard, in the order given, in any number of processes."""
-    status, out, _ = landfall(capsys, "validate", shards, "--json", "--jobs", jobs, "--pipeline", PIPELINE)
+    status, out, _ = landfall(capsys, "validate", shards, "--json", "--processes", jobs, "--pipeline", PIPELINE)
     first, second = map(json.loads, out.splitlines())
     assert 1 == status
     assert ("accepted", 20, len(SOUND), []) == tuple(
@@ -94,8 +94,8 @@ def test_statistics(capsys: pytest.CaptureFixture[str], shards: Path) -> None:
 
 
 def test_set(capsys: pytest.CaptureFixture[str], shards: Path) -> None:
-    """With --set the shards are judged as a version too: a rejected one is missing from it."""
-    status, out, _ = landfall(capsys, "validate", shards, "--set", "--json", "--jobs", 1)
+    """With --complete the shards are judged as a version too: a rejected one is missing from it."""
+    status, out, _ = landfall(capsys, "validate", shards, "--complete", "--json", "--processes", 1)
     together = json.loads(out.splitlines()[-1])
     assert (1, ["set_shard_missing"]) == (status, [r["code"] for r in together["reasons"]])
 
@@ -105,13 +105,13 @@ def test_a_small_shard_is_a_warning_of_set(capsys: pytest.CaptureFixture[str], t
     for index, count in enumerate((20, 20, 20, 1)):
         records = [labelled((index + i) % 10) for i in range(count)]
         (tmp_path / f"train-{index:05d}-of-00004.tfrecord").write_bytes(framed(records))
-    status, out, _ = landfall(capsys, "validate", tmp_path, "--set", "--jobs", 1)
+    status, out, _ = landfall(capsys, "validate", tmp_path, "--complete", "--processes", 1)
     small = (
         "set_small_shard: train-00003-of-00004.tfrecord: expected at least 0.1 of the median of its split, 20 records"
     )
     warned = ["accepted    all shards together, with warnings", f"  {small} (small_shard_ratio), got 1 records"]
     assert (0, warned) == (status, out.splitlines()[4:6])
-    status, out, _ = landfall(capsys, "validate", tmp_path, "--set", "--json", "--jobs", 1)
+    status, out, _ = landfall(capsys, "validate", tmp_path, "--complete", "--json", "--processes", 1)
     together = json.loads(out.splitlines()[-1])
     assert (0, "accepted", ["set_small_shard"]) == (
         status,
@@ -150,7 +150,7 @@ def test_counts_beside_the_shards(capsys: pytest.CaptureFixture[str], shards: Pa
         ("?", ["set_counts_unreadable"]),
     ):
         counts.write_text(content)
-        status, out, _ = landfall(capsys, "validate", path, "--set", "--json")
+        status, out, _ = landfall(capsys, "validate", path, "--complete", "--json")
         assert codes == [r["code"] for r in json.loads(out.splitlines()[-1])["reasons"]]
         assert bool(codes) == status
 
@@ -162,7 +162,7 @@ def test_counts_beside_the_shards(capsys: pytest.CaptureFixture[str], shards: Pa
         ["validate", "nowhere.tfrecord"],
         ["validate", __file__, "--pipeline", "nowhere.yaml"],
         ["validate", __file__, "--pipeline", __file__],
-        ["validate", __file__, "--jobs", "0"],
+        ["validate", __file__, "--processes", "0"],
         ["validate", str(Path(__file__).parents[4] / "docs")],
     ],
 )
@@ -201,7 +201,7 @@ def test_what_is_no_file(capsys: pytest.CaptureFixture[str], shards: Path) -> No
     pipe = shards / "validation-00001-of-00002.tfrecord"
     os.mkfifo(pipe)
     (shards / "train-00001-of-00002.tfrecord").unlink()
-    status, out, _ = landfall(capsys, "validate", shards, "--json", "--jobs", 1)
+    status, out, _ = landfall(capsys, "validate", shards, "--json", "--processes", 1)
     judged = [[r["code"] for r in json.loads(line)["reasons"]] for line in out.splitlines()]
     assert (1, [[], ["source_gone"], ["source_gone"]]) == (status, judged)
     for path in (pipe, Path("/dev/zero")):
@@ -224,7 +224,7 @@ def test_replaced_while_it_is_read(shards: Path, change: Callable[[Path], object
 def test_options_that_do_not_fit_what_was_counted_are_found_at_home(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """With --set and a pipeline beside its clusters; the function app would refuse the run."""
+    """With --complete and a pipeline beside its clusters; the function app would refuse the run."""
     for name in ("train-00000-of-00001.tfrecord", "validation-00000-of-00001.tfrecord"):
         records = [labelled(n, image=image_bytes("PNG", (64, 64))) for n in range(8)]
         (tmp_path / name).write_bytes(framed(records + [labelled(9)] * name.startswith("t")))
@@ -232,7 +232,7 @@ def test_options_that_do_not_fit_what_was_counted_are_found_at_home(
     required = "image: {kind: bytes, encoding: png, shape: [64, 64, 3]"
     pipeline = tmp_path / "cats.yaml"
     pipeline.write_text(pipeline_mistakes.PIPELINE.replace(required, f"{required}, required: false"))
-    status, out, _ = landfall(capsys, "validate", tmp_path, "--set", "--pipeline", pipeline, "--jobs", 1)
+    status, out, _ = landfall(capsys, "validate", tmp_path, "--complete", "--pipeline", pipeline, "--processes", 1)
     assert (1, ["accepted    all shards together", "UNFIT       for the training"]) == (status, out.splitlines()[2:4])
     assert [
         (
@@ -241,7 +241,9 @@ def test_options_that_do_not_fit_what_was_counted_are_found_at_home(
         ),
         '  cats.yaml: train.options.image_feature: 1 of 9 records of split train have no "image"',
     ] == out.splitlines()[4:6]
-    status, out, _ = landfall(capsys, "validate", tmp_path, "--set", "--json", "--pipeline", pipeline, "--jobs", 1)
+    status, out, _ = landfall(
+        capsys, "validate", tmp_path, "--complete", "--json", "--pipeline", pipeline, "--processes", 1
+    )
     assert (1, 2) == (status, len(json.loads(out.splitlines()[-1])["misfits"]))
 
 
@@ -256,10 +258,10 @@ def test_a_folder_of_spark_is_checked_with_all_that_is_in_it(
         (table / split / f"part-0-{number}.tfrecord").write_bytes(shard_content(number, 5))
         (table / split / f".part-0-{number}.tfrecord.crc").write_bytes(b"crc")
     (table / "_SUCCESS").touch()
-    status, out, _ = landfall(capsys, "validate", table, "--set", "--pipeline", pipeline)
+    status, out, _ = landfall(capsys, "validate", table, "--complete", "--pipeline", pipeline)
     assert (0, 2, True) == (status, out.count("accepted    /"), "accepted    all shards together" in out)
     (table / "notes.txt").write_text("no shard")
-    status, out, _ = landfall(capsys, "validate", table, "--set", "--pipeline", pipeline)
+    status, out, _ = landfall(capsys, "validate", table, "--complete", "--pipeline", pipeline)
     assert (1, True) == (status, "notes.txt is of no split" in out)
 
 
@@ -271,7 +273,7 @@ def test_a_folder_is_checked_with_the_list_of_its_files(capsys: pytest.CaptureFi
         (folder / split).mkdir(parents=True)
         (folder / split / "a.tfrecord").write_bytes(shard_content(number, 5))
     (folder / "README.md").write_text("about the data")
-    options = ("--set", "--jobs", 1, "--pipeline", pipeline)
+    options = ("--complete", "--processes", 1, "--pipeline", pipeline)
     status, _, err = landfall(capsys, "validate", folder, *options)
     assert (2, True) == (status, "SHA256SUMS, the list of the version's files, is in none" in err)
     names = ("train/a.tfrecord", "validation/a.tfrecord", "README.md")

@@ -49,7 +49,7 @@ def exited(code: int, tail: str = "") -> str:
             "",
         ),
         ("configuration", "", "Error Code: ScriptExecution.WriteStreams.Authentication", ""),
-        ("configuration", "404/FilesNotPublished", "the workspace has no version 1 of landfall-files", ""),
+        ("configuration", "404/NotPublished", "the workspace has no version 1 of landfall-files", ""),
         ("image_build", "UserError/ImageBuildFailure", "Image build failed. For more details, check log file", ""),
         (
             "packages",
@@ -203,6 +203,12 @@ TRACEBACK = 'Traceback (most recent call last):\n  File "mine.py", line 1, in <m
             "provide the file",
         ),
         (2, "python: can't open file '/wd/mine.py': [Errno 2] No such file or directory", "provide the file"),
+        (12, "training failed (rank 0): Pretrained weights /w.keras do not exist.", "list the file in train.files"),
+        (
+            12,
+            "training failed (rank 0): Model module net.py does not exist; its path is",
+            "list the file in train.files",
+        ),
         (127, "/bin/bash: line 1: python: command not found", "Python on its PATH"),
         (126, "/bin/bash: line 1: /usr/bin/python: Permission denied", "Python on its PATH"),
         (1, "exec /usr/bin/python: exec format error", "for linux/amd64"),

@@ -40,7 +40,10 @@ def test_a_closed_version_has_its_generation_and_runs() -> None:
 
 @pytest.mark.parametrize(
     ("dataset", "message"),
-    [("letters", "dataset letters has no pipeline"), ("digits", "no shard of digits/v9 was uploaded yet")],
+    [
+        ("letters", "dataset letters has no pipeline"),
+        ("digits", "nothing of digits/v9 has been noticed yet: .* `landfall reconcile`"),
+    ],
 )
 def test_an_unknown_subject_is_not_found(dataset: str, message: str) -> None:
     """And the message says which of the two it is."""

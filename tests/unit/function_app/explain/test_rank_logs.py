@@ -6,7 +6,7 @@ import pytest
 
 from function_app.domain.errors import LogUnreadableError, NotFoundError, ServiceUnavailableError
 from function_app.explain import rank_logs
-from function_app.explain.rank_logs import read_rank_log
+from function_app.explain.rank_logs import read_rank_log, read_rank_places
 from shared.progress import RankPlace
 from tests.support.world import World
 from tests.unit.function_app.web.client import call, error, look
@@ -150,3 +150,50 @@ def test_the_page_of_a_run_shows_the_log_of_each_rank() -> None:
     assert ('href="?rank=0#log"' in page, "second" in page, "root\n" in page) == (True, True, False)
     assert ("\x1b" in page, "c2VjcmV0" in page) == (False, False)
     assert "Log of rank 0" in look(world, f"/runs/{run_id}").text
+
+
+def placed(rank: int, num_ranks: int = 2, **met: tuple[str, ...]) -> str:
+    """The log of a rank that says where it runs."""
+    return RankPlace(rank=rank, world_size=num_ranks, node=rank, host=f"node-{rank}", **met).to_line() + "\n"
+
+
+def test_a_run_says_where_each_rank_ran_and_whom_it_met() -> None:
+    """Over HTTP and, where it is asked for, on the page; a script of the user's is no exception."""
+    world, run_id = running(
+        rank_0="x\n" + placed(0, nodes=("10.0.0.4", "10.0.0.5")), rank_1=placed(1, met=("a", "b"))
+    )
+    found = call(world, "GET", f"/api/runs/{run_id}/ranks").json()
+    assert [(0, "node-0", []), (1, "node-1", ["a", "b"])] == [
+        (place["rank"], place["host"], place["met"]) for place in found["places"]
+    ]
+    assert (2, None, None) == (found["num_ranks"], found["problem"], found["next"])
+    page = look(world, f"/runs/{run_id}?hosts_from=0").text
+    assert "rank 0 of 2 on host node-0 (node 0), nodes of the job: 10.0.0.4, 10.0.0.5" in page
+    assert "rank 1 of 2 on host node-1 (node 1), has met the ranks of a, b" in page
+    assert 'href="?rank=0&amp;hosts_from=0#hosts"' in look(world, f"/runs/{run_id}").text
+
+
+def test_a_place_that_is_not_known_is_said_to_be() -> None:
+    """No log, no such line, or the line of another rank: a script may print anything."""
+    world, run_id = running(rank_0="no place\n")
+    assert "Rank 0 does not say in its log where it runs." == read_rank_places(run_id, 0, world.services).problem
+    world.jobs.logs |= {run_id: placed(1), f"{run_id}/1": placed(1)}
+    found = read_rank_places(run_id, 0, world.services)
+    assert [1] == [place.rank for place in found.places]
+    assert [1] == [place.rank for place in read_rank_places(run_id, 1, world.services).places]
+    del world.jobs.logs[f"{run_id}/1"]
+    assert "Rank 1 has written no log yet." == read_rank_places(run_id, 1, world.services).problem
+    with pytest.raises(NotFoundError, match="has no rank 2"):
+        read_rank_places(run_id, 2, world.services)
+
+
+def test_many_ranks_come_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An answer reads so many logs and no more, and says where the next one begins."""
+    monkeypatch.setattr(rank_logs, "MAX_PLACES", 1)
+    world, run_id = running(rank_0=placed(0), rank_1=placed(1))
+    first = read_rank_places(run_id, 0, world.services)
+    assert ([0], 1) == ([place.rank for place in first.places], first.next)
+    assert 'hosts_from=1#hosts">Ranks from 1 on' in look(world, f"/runs/{run_id}?hosts_from=0").text
+    last = read_rank_places(run_id, 1, world.services)
+    assert ([1], None) == ([place.rank for place in last.places], last.next)
+    assert 404 == call(world, "GET", f"/api/runs/{run_id}/ranks?first=2").status_code

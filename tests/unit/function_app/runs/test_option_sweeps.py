@@ -187,6 +187,7 @@ def test_a_plain_request_is_not_answered_with_a_run_of_a_sweep() -> None:
         ({"learning_rate": [0.1]}, {}, "a sweep has 2 to 32 runs; this one has 1"),
         ({"epochs": list(range(1, 40))}, {}, "a sweep has 2 to 32 runs; this one has 39"),
         ({"epochs": [2, 3, 2]}, {}, "runs 1 and 3 have the same options"),
+        (RATES, {"overrides": {"learning_rate": 0.2}}, "learning_rate is set for all runs, and differs among them"),
     ],
 )
 def test_a_sweep_that_is_not_allowed_queues_nothing(
@@ -343,3 +344,11 @@ def test_a_script_gets_nothing_but_numbers(values: dict[str, Any], message: str)
     """A text of a caller would become part of a command line."""
     with pytest.raises(OverrideError, match=message):
         with_arguments(read_pipeline(SCRIPT), values)
+
+
+def test_a_negative_number_is_no_flag() -> None:
+    """It is what a flag has, and may be replaced by another number."""
+    script = read_pipeline(SCRIPT.replace("'0.1'", "'-0.1'"))
+    assert ("--lr", "-0.2") == with_arguments(script, {"lr": -0.2}).train.arguments[:2]
+    with pytest.raises(OverrideError, match="which has batch, fast, lr, name"):
+        with_arguments(script, {"0.1": 3})

@@ -10,6 +10,8 @@ import pytest
 from function_app.config.layouts import Layout
 from function_app.domain.errors import LogUnreadableError, ServiceUnavailableError, SettingsError
 from function_app.domain.records import RunRecord, ShardRecord, ShardState
+from function_app.explain.overview import overview
+from function_app.runs.admission import hold_data
 from function_app.web.app import build_pages_app
 from function_app.web.pages import MAX_REJECTED
 from function_app.web.rendering import STATIC
@@ -42,8 +44,51 @@ def test_an_empty_overview_says_how_to_begin() -> None:
     """The first thing that a person sees."""
     page = look(World(), "/")
     assert 200 == page.status_code
-    assert "landfall upload FOLDER DATASET/VERSION" in page.text
+    assert "landfall upload FOLDER --to DATASET/VERSION" in page.text
     assert "Nothing does." in page.text
+
+
+def test_the_overview_says_who_has_to_do_what() -> None:
+    """The data's owner: a rejected shard, a refused set, a hold; an engineer: files and letters."""
+    world = World()
+    world.deliver(world.put(ALL_SHARDS[0], b"junk", version="v3"))
+    world.break_pipeline("cats")
+    held = world.upload_version()
+    hold_data(replace(held, failure_evidence="junk"), world.ledger, world.services.history, world.clock())
+    found = overview(world.services).concerns
+    assert [
+        ("engineer", "/pipelines"),
+        ("data owner", "/datasets/digits/v3"),
+        ("data owner", "/datasets/digits/v1"),
+    ] == [(each.who, each.page) for each in found]
+    page = texts(look(world, "/").text)
+    assert f"Data owner: digits/v3: 1 shard is rejected; {ALL_SHARDS[0]}" in page
+
+
+def test_the_overview_counts_what_came_today() -> None:
+    """Whole versions and shards of others; not those of yesterday. A day ends at midnight in UTC."""
+    world = World()
+    world.upload_version()
+    world.upload_shards(ALL_SHARDS[0], version="v2")
+    page = texts(look(world, "/").text)
+    assert (
+        "Landed today (UTC): 1 complete version with 3 shards and 33 records, and 1 shard of incomplete ones." in page
+    )
+    world.clock.move(days=1)
+    page = texts(look(world, "/").text)
+    assert "Landed today (UTC): 0 complete versions, and 0 shards of incomplete ones." in page
+
+
+def test_a_large_open_version_is_counted_in_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The overview reads so many shards of each and says that there may be more; old versions are not counted."""
+    monkeypatch.setattr("function_app.explain.overview.MAX_SHARDS", 2)
+    monkeypatch.setattr("function_app.explain.overview.MAX_COUNTED", 1)
+    world = World()
+    world.upload_shards(*ALL_SHARDS[:2], version="v2")
+    world.upload_shards(ALL_SHARDS[0], version="v1")
+    newest, older = overview(world.services).open
+    assert ((2, False), (0, None)) == ((newest.accepted, newest.is_counted), (older.accepted, older.last_at))
+    assert "2 or more" in texts(look(world, "/").text)
 
 
 def test_the_overview_shows_what_trains_what_is_whole_and_what_is_not() -> None:

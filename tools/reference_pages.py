@@ -92,7 +92,8 @@ written by any program and their events come in any order, twice or never.
 - `manifest`: files as with `marker`. The version is whole when every file that a list in its folder names is accepted
   and is as the list states.
 - `delta`: the version's folder is a Delta table. Each commit of its log `_delta_log` says which files there are: once
-  all of them are accepted and are as it states, they are the version's next generation.
+  all of them are accepted and are as it states, they are the version's next generation. Status and the tags of the
+  model name the version of the table.
 - `quiet`: files as with `marker`. The version is taken for whole when every listed file is accepted and none was
   written or deleted for `quiet_s`. Only the sweep sees that, so it takes up to one of its periods longer. It is a
   guess, and status, history and the tags of the model say so: use it where no marker can be written.

@@ -53,7 +53,7 @@ def settle_completed(run: RunRecord, services: RunServices, *, by: Actor, beaten
         metrics = dict(report.metrics)
         register, superseded = check_completed(run, report, services)
         _refuse_beaten(beaten)
-        registration = _registration(run, register.model, report, superseded, _guess(run, services))
+        registration = _registration(run, register.model, report, superseded, _closing(run, services))
         parent = services.telemetry.below(place_of_run(run.dataset_version, run.run_id))
         with services.telemetry.span(
             "registered", parent, model=registration.name, model_version=registration.version
@@ -126,14 +126,18 @@ def model_version(run: RunRecord) -> str:
     return f"{run.created_at:%Y%m%d%H%M%S}{digest % 10_000:04d}"
 
 
-def _guess(run: RunRecord, services: RunServices) -> str | None:
-    """Return what it was guessed from that a run's data had all come; None where that is known."""
+def _closing(run: RunRecord, services: RunServices) -> dict[str, str]:
+    """Return what is to be said of the closing of a run's data: a guess, or the version of the Delta table."""
     closings = services.ledger.generations(run.dataset_version)
-    return next((closing.guess for closing in closings if closing.number == run.generation), None)
+    closing = next((one for one in closings if one.number == run.generation), None)
+    if closing is None:
+        return {}
+    stated = {"complete_by_guess": closing.guess, "table_version": closing.table_version}
+    return {name: str(value) for name, value in stated.items() if value is not None}
 
 
 def _registration(
-    run: RunRecord, model: str, report: TrainingReport, superseded: str | None, guess: str | None
+    run: RunRecord, model: str, report: TrainingReport, superseded: str | None, closing: Mapping[str, str]
 ) -> ModelRegistration:
     lineage = {
         "run_id": run.run_id,
@@ -146,7 +150,7 @@ def _registration(
         "metrics": json.dumps(report.metrics, sort_keys=True)[:256],
         **_metrics_from(run, report),
         **({"forced": "true"} if run.forced_by is not None else {}),
-        **({"complete_by_guess": guess} if guess is not None else {}),
+        **closing,
         **({"superseded": superseded} if superseded is not None else {}),
         **({"sweep_id": run.sweep_id} if run.sweep_id is not None else {}),
         **_script_errors(run),

@@ -55,6 +55,8 @@ class Evidence:
     """Dataset → CRC32C of each accepted shard."""
     closings: Mapping[str, Sequence[str]]
     """Dataset → fingerprints of its generations, oldest first."""
+    commits: Mapping[str, Sequence[int]]
+    """Delta table → its versions that its generations are of, oldest first."""
     notified: Counter[tuple[str, str, str]]
     """(run, recipient, outcome) → distinct notifications, compared by id as recipients do."""
     deliveries: int
@@ -74,13 +76,18 @@ def gather(plan: ChaosPlan, twin: TwinUnderTest, ledger: Ledger) -> Evidence:
     runs = ledger.runs(limit=MAX_ENTRIES)
     versions = list(ledger.versions())
     notified = {(n["subject"], n["recipient"], n["outcome"], n["id"]) for n in notifications(twin)}
+    generations = {version.dataset: list(reversed(ledger.generations(version))) for version in versions}
     entries = [entry for prefix in PREFIXES for entry in ledger.history_below(prefix, limit=MAX_ENTRIES)]
     return Evidence(
         runs=runs,
         jobs=names(twin, "jobs"),
         models=models(plan, twin),
         accepted={version.dataset: accepted(version, ledger) for version in versions},
-        closings={v.dataset: [one.fingerprint for one in reversed(ledger.generations(v))] for v in versions},
+        closings={dataset: [one.fingerprint for one in own] for dataset, own in generations.items()},
+        commits={
+            dataset: [one.table_version for one in own if one.table_version is not None]
+            for dataset, own in generations.items()
+        },
         notified=Counter((subject, recipient, outcome) for subject, recipient, outcome, _ in notified),
         deliveries=len(notifications(twin)),
         suppressed=[entry for entry in entries if entry.action in SUPPRESSED],

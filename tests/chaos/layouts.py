@@ -5,9 +5,15 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-Seal = Callable[[Mapping[str, bytes], int], tuple[str, bytes]]
-"""Takes the files of a version and the records of each; returns the name and the content of the file that ends it."""
+from tests.chaos.tables import TableWriter, name_in_table
+
+Seal = Callable[[Mapping[str, bytes], int], tuple[str, bytes] | None]
+"""Takes the files of a version and the records of each; returns the name and the content of the file that ends it.
+
+None where nothing has changed since the last time.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,10 +24,16 @@ class StormLayout:
     """As a pipeline states it."""
     names: Callable[[str, int, int], str]
     """Takes split, index and number of the split's files."""
-    seal: Seal | None = None
-    """None where nothing is written after the files."""
+    sealer: Callable[[Path], Seal] | None = None
+    """Begins a version, with a folder for what it keeps; None where nothing is written after the files."""
+    is_table: bool = False
+    """Whether files of Parquet are added and removed by commits, and none is written twice or deleted."""
     may_lose_files: bool = False
     """Whether a version without one of its files is whole again by itself."""
+
+    def stored(self, files: Mapping[str, bytes]) -> dict[str, bytes]:
+        """Return files with the names that they have in storage."""
+        return {name_in_table(name, files[name]) if self.is_table else name: files[name] for name in files}
 
     def shard_names(self, num_shards: int) -> list[str]:
         """Return the files of a version: the last one is for validation."""
@@ -58,20 +70,29 @@ def split_of(name: str) -> str:
 
 LAYOUTS: Sequence[StormLayout] = (
     StormLayout(section="names", names=lambda split, n, of: f"{split}-{n:05d}-of-{of:05d}.tfrecord"),
-    StormLayout(section="marker", names=lambda split, n, _: f"split={split}/part-{n:05d}.tfrecord", seal=_marker),
+    StormLayout(
+        section="marker", names=lambda split, n, _: f"split={split}/part-{n:05d}.tfrecord", sealer=lambda _: _marker
+    ),
     StormLayout(
         section="{kind: manifest, manifest: files.csv}",
         names=lambda split, n, _: f"{split[0]}{n:05d}.tfrecord",
-        seal=_table,
+        sealer=lambda _: _table,
     ),
     StormLayout(
         section="{kind: manifest, manifest: README.md}",
         names=lambda split, n, _: f"data/{split[0]}-{n:05d}.tfrecord",
-        seal=_readme,
+        sealer=lambda _: _readme,
     ),
     StormLayout(
         section="{kind: quiet, quiet_s: 60}",
         names=lambda split, n, _: f"{split}/part-{n:05d}.tfrecord",
+        may_lose_files=True,
+    ),
+    StormLayout(
+        section="delta",
+        names=lambda split, n, _: f"split={split}/part-{n:05d}.parquet",
+        sealer=TableWriter,
+        is_table=True,
         may_lose_files=True,
     ),
 )

@@ -21,6 +21,7 @@ from tests.chaos.changes import Change, draw_changes, last_contents
 from tests.chaos.faults import NEED_SEVERAL_NODES, PlannedFault, deal_faults
 from tests.chaos.layouts import layout_of, split_of
 from tests.chaos.report import ChaosError
+from tests.chaos.tables import table_file
 
 RECORDS_PER_SHARD = 3
 NUM_LABELS = 10
@@ -32,7 +33,7 @@ STUB = Path(__file__).with_name("stub_job.py")
 PIPELINE = """pipeline: {dataset}
 dataset: {dataset}
 data:
-  format: tfrecord
+  format: {format}
   splits: [train, validation]
   layout: {layout}
   features:
@@ -112,7 +113,7 @@ class ChaosPlan:
         ]
         self.dice("uploads").shuffle(blobs)
         # Files that nothing ends come without a pause, which would be taken for their end.
-        return sorted(blobs, key=lambda blob: blob[0] if layout_of(blob[0]).may_lose_files else LAST)
+        return sorted(blobs, key=lambda blob: blob[0] if layout_of(blob[0]).sealer is None else LAST)
 
     def changes(self) -> dict[str, list[Change]]:
         """Return what happens to the uploaded shards of each disturbed dataset, in order."""
@@ -127,8 +128,11 @@ class ChaosPlan:
         """Return the shards that each dataset has in the end; those that stay deleted are missing."""
         changes = self.changes()
         return {
-            dataset: last_contents(
-                {name: self.content(name, 0, dataset) for name in self.shard_names(dataset)}, changes.get(dataset, ())
+            dataset: layout_of(dataset).stored(
+                last_contents(
+                    {name: self.content(name, 0, dataset) for name in self.shard_names(dataset)},
+                    changes.get(dataset, ()),
+                )
             )
             for dataset in self.datasets
         }
@@ -143,8 +147,9 @@ class ChaosPlan:
         return len(last) == self.shards or (layout_of(dataset).may_lose_files and has_all_splits)
 
     def content(self, name: str, shift: int, dataset: str = FIRST) -> bytes:
-        """Return a shard's content; another ``shift`` gives other labels and the same size."""
-        return content(self.shard_names(dataset).index(name), shift)
+        """Return a shard's content; another ``shift`` gives other labels and, in a TFRecord, the same size."""
+        number = self.shard_names(dataset).index(name)
+        return table_file(labels_of(number, shift), number) if layout_of(dataset).is_table else content(number, shift)
 
     def shard_names(self, dataset: str = FIRST) -> list[str]:
         """Return the shard names of a version."""
@@ -175,9 +180,13 @@ class ChaosPlan:
 
 def content(number: int, shift: int) -> bytes:
     """Return a valid shard whose content depends on ``number`` and ``shift``, and its size only on ``number``."""
-    labels = [(number + record + shift) % NUM_LABELS for record in range(RECORDS_PER_SHARD)]
-    numbered = [encode_example({"label": [label], "number": [number]}) for label in labels]
+    numbered = [encode_example({"label": [label], "number": [number]}) for label in labels_of(number, shift)]
     return b"".join(frame_record(example) for example in numbered)
+
+
+def labels_of(number: int, shift: int) -> list[int]:
+    """Return the labels of a shard's records."""
+    return [(number + record + shift) % NUM_LABELS for record in range(RECORDS_PER_SHARD)]
 
 
 def crcs_of(contents: Mapping[str, bytes]) -> dict[str, str]:
@@ -208,8 +217,9 @@ def write_pipelines(folder: Path, plan: ChaosPlan) -> Path:
         text = PIPELINE.format(
             dataset=dataset,
             layout=layout_of(dataset).section,
+            format="parquet" if layout_of(dataset).is_table else "tfrecord",
             on_change=on_change,
-            reads=reads,
+            reads="manifest" if layout_of(dataset).is_table else reads,  # the folder has files of older commits
             timeout_s=TIMEOUT_S,
             num_nodes=1 if NEED_SEVERAL_NODES.isdisjoint(faults[dataset]) else 2,
             cluster=VANISHING if LifeFault.COMPUTE_GONE in faults[dataset] else CLUSTER,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import statistics
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import pairwise
 
 from function_app.domain.failures import FailureClass
@@ -15,7 +15,7 @@ from function_app.domain.run_states import SETTLED, RunState
 from local_azure.azure_ml.faults import FAULTS, AnswerFault, fault_named
 from tests.chaos.evidence import Evidence, Model
 from tests.chaos.faults import ENDS, PlannedFault
-from tests.chaos.layouts import LAYOUTS
+from tests.chaos.layouts import LAYOUTS, layout_of
 from tests.chaos.plan import NUM_LABELS, ChaosPlan, crcs_of
 from tests.chaos.report import Finding
 from tests.chaos.storm import Damage
@@ -65,10 +65,11 @@ def promises_of_models(plan: ChaosPlan, evidence: Evidence) -> list[Finding]:
 def false_models(plan: ChaosPlan, evidence: Evidence) -> int:
     """Return the number of models whose checksums are not those of the contents that their lineage names."""
     bytes_of = {
-        (name, crcs_of({name: content})[name]): content
+        (stored, crcs_of({stored: content})[stored]): content
         for dataset in plan.datasets[: len(LAYOUTS)]
         for name in plan.shard_names(dataset)
-        for content in (plan.content(name, shift, dataset) for shift in range(NUM_LABELS))
+        for shift in range(NUM_LABELS)
+        for stored, content in layout_of(dataset).stored({name: plan.content(name, shift, dataset)}).items()
     }
 
     def is_true(model: Model) -> bool:
@@ -105,7 +106,7 @@ def promises_of_versions(plan: ChaosPlan, evidence: Evidence) -> list[Finding]:
     return [
         exactly(
             "whole versions whose last shards are accepted",
-            sum(evidence.accepted.get(x) == last[x] for x in whole),
+            sum(accepted_of_last(x, last[x], evidence) == last[x] for x in whole),
             len(whole),
         ),
         exactly("whole versions closed with their last content", closed, len(whole)),
@@ -113,8 +114,21 @@ def promises_of_versions(plan: ChaosPlan, evidence: Evidence) -> list[Finding]:
             "undisturbed versions closed once", sum(len(evidence.closings.get(x, ())) == 1 for x in once), len(once)
         ),
         exactly("closings of unchanged content", unchanged, 0),
+        exactly("closings of tables out of the order of their commits", out_of_order(evidence), 0),
         exactly("undisturbed versions whose closing started one run", sum(runs[x] == 1 for x in once), len(once)),
     ]
+
+
+def accepted_of_last(dataset: str, last: Mapping[str, str], evidence: Evidence) -> Mapping[str, str]:
+    """Return the accepted shards of a version; of a table, which keeps what it removed, those of its last commit."""
+    accepted = evidence.accepted.get(dataset, {})
+    is_table = layout_of(dataset).is_table
+    return {name: crc for name, crc in accepted.items() if name in last} if is_table else accepted
+
+
+def out_of_order(evidence: Evidence) -> int:
+    """Return how many closings of tables are of a commit that another closing is of, or a later one was of before."""
+    return sum(a >= b for commits in evidence.commits.values() for a, b in pairwise(commits))
 
 
 def promises_of_runs(evidence: Evidence) -> list[Finding]:

@@ -41,7 +41,7 @@ HOST_CONNECTION = "".join(
 def run_chaos(plan: ChaosPlan, scratch: Path, say: Callable[[str], None]) -> list[Finding]:
     """Return every promise and what was seen of it. Raises ChaosError if runs do not end after the storm."""
     with stormy_twin(plan, scratch) as (twin, proxy), ledger_of(twin) as ledger:
-        storm = Storm(plan=plan, twin=twin, ledger=ledger, proxy=proxy, say=say)
+        storm = Storm(plan=plan, twin=twin, ledger=ledger, proxy=proxy, say=say, tables=scratch / "tables")
         damage = storm.rage()
         say(f"all runs ended and were notified {damage.recovery_s:.0f} s later; now the late events")
         storm.deliver_late_events()

@@ -10,6 +10,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from azure.core.exceptions import AzureError
 
@@ -21,7 +22,7 @@ from tests.chaos.changes import DataOwner
 from tests.chaos.ends import Ends
 from tests.chaos.evidence import TOPICS
 from tests.chaos.faults import PlannedFault, call_fault, storage_faults
-from tests.chaos.layouts import layout_of
+from tests.chaos.layouts import Seal, layout_of
 from tests.chaos.people import People
 from tests.chaos.plan import RECORDS_PER_SHARD, UPLOADS_AT_ONCE, ChaosPlan
 from tests.chaos.report import ChaosError
@@ -70,9 +71,13 @@ class Storm:
     """Between the app and its storage account; the ledger above does not use it."""
     say: Callable[[str], None]
     """Prints one line of progress."""
+    tables: Path
+    """A folder for the logs of tables."""
     damage: Damage = field(default_factory=Damage)
     files: defaultdict[str, dict[str, bytes]] = field(default_factory=lambda: defaultdict(dict))
-    """Dataset → its files in storage."""
+    """Dataset → its files."""
+    seals: dict[str, Seal] = field(default_factory=dict)
+    """Dataset → what ends its version."""
     owner: DataOwner = field(init=False)
     ends: Ends = field(init=False)
     people: People = field(init=False)
@@ -169,17 +174,24 @@ class Storm:
 
     def _seal(self, dataset: str) -> None:
         """Write what ends a version, where its layout has that, once all of its files are there."""
-        seal, files = layout_of(dataset).seal, self.files[dataset]
-        if seal is not None and len(files) == self.plan.shards:
-            name, content = seal(files, RECORDS_PER_SHARD)
-            self.twin.upload(f"{dataset}/v1", {name: content})
+        layout, files = layout_of(dataset), self.files[dataset]
+        is_begun = all((dataset, name) in self.owner.uploaded for name in self.plan.shard_names(dataset))
+        is_whole = is_begun and (layout.may_lose_files or len(files) == self.plan.shards)
+        if layout.sealer is None or not is_whole:
+            return
+        if dataset not in self.seals:
+            self.seals[dataset] = layout.sealer(self.tables / dataset)
+        if (written := self.seals[dataset](layout.stored(files), RECORDS_PER_SHARD)) is not None:
+            self.twin.upload(f"{dataset}/v1", [written])
 
     def _write(self, dataset: str, name: str, content: bytes | None) -> None:
+        layout = layout_of(dataset)
         if content is not None:
-            self.twin.upload(f"{dataset}/v1", {name: content})
+            self.twin.upload(f"{dataset}/v1", layout.stored({name: content}))
             self.files[dataset][name] = content
-        else:
-            del self.files[dataset][name]
+            return
+        del self.files[dataset][name]
+        if not layout.is_table:  # a commit removes it; the file itself stays until it is vacuumed
             self.twin.blobs.get_blob_client("datasets", f"{dataset}/v1/{name}").delete_blob()
 
     def _kill(self) -> None:

@@ -8,6 +8,7 @@ import shlex
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pyarrow as pa
@@ -18,6 +19,7 @@ from PIL import Image
 from local_azure.processes import wait_until
 from tests.examples.journeys import DEADLINE_S, ended, landfall
 from tests.support.processes import REPOSITORY
+from tests.support.shards import write_card
 from tests.support.twin import TwinUnderTest
 
 pytestmark = [pytest.mark.slow, pytest.mark.twin, pytest.mark.distributed]
@@ -61,16 +63,32 @@ def plates(folder: Path) -> None:
     DeltaTable(folder / "plates").optimize.compact()
 
 
-def signs(folder: Path) -> None:
-    """Two splits, as the library `datasets` writes them."""
+def images_of_hugging_face() -> dict[str, Any]:
+    """Two splits of the library `datasets`."""
     from datasets import ClassLabel, Dataset, Features
     from datasets import Image as ImageFeature
 
     columns = {"image": [{"bytes": content, "path": None} for content in IMAGES], "label": LABELS}
     features = Features({"image": ImageFeature(), "label": ClassLabel(names=list(CLASSES))})
+    return dict(Dataset.from_dict(columns, features=features).train_test_split(test_size=40, seed=1))
+
+
+def signs(folder: Path) -> None:
+    """A file of each split, as the library writes it."""
     (folder / "signs").mkdir()
-    for split, rows in Dataset.from_dict(columns, features=features).train_test_split(test_size=40, seed=1).items():
+    for split, rows in images_of_hugging_face().items():
         rows.to_parquet(str(folder / "signs" / f"{split}-00000-of-00001.parquet"))
+
+
+def cards(folder: Path) -> None:
+    """A copy of a repository of the Hub: shards of each split below data/, and the card that lists them."""
+    (folder / "cards" / "data").mkdir(parents=True)
+    splits = images_of_hugging_face()
+    for split, rows in splits.items():
+        for index in range(2):
+            shard = rows.shard(num_shards=2, index=index, contiguous=True)
+            shard.to_parquet(str(folder / "cards" / "data" / f"{split}-{index:05d}-of-00002.parquet"))
+    write_card(folder / "cards", {split: len(rows) for split, rows in splits.items()})
 
 
 def export(folder: Path) -> None:
@@ -81,30 +99,33 @@ def export(folder: Path) -> None:
         frame.iloc[number::12].to_parquet(folder / "export" / f"{number:02}.parquet")
 
 
-SOURCES: dict[str, tuple[Callable[[Path], None], str]] = {
-    "A folder of images": (photos, "photos"),
-    "A table of Spark": (scans, "scans"),
-    "A Delta table": (plates, "plates"),
-    "A data set of Hugging Face": (signs, "signs"),
-    "An export of pandas": (export, "export"),
+SOURCES: dict[str, tuple[Callable[[Path], None], str, str]] = {
+    "photos": (photos, "A folder of images", ""),
+    "scans": (scans, "A table of Spark", "kind: marker"),
+    "plates": (plates, "A Delta table", "kind: delta"),
+    "signs": (signs, "A data set of Hugging Face", ""),
+    "cards": (cards, "A data set of Hugging Face", "manifest: README.md"),
+    "export": (export, "An export of pandas", "kind: marker"),
 }
-FOLDERS = {"photos", "shards", "scans", "plates", "signs", "export"}
+"""Dataset → what writes it, the section of the page, and the layout that `init` proposes: none for `names`."""
+FOLDERS = {"shards", *SOURCES}
 
 
-def commands(heading: str) -> list[list[str]]:
-    """Return the commands of a section, without `landfall`."""
+def commands(heading: str, dataset: str) -> list[list[str]]:
+    """Return the commands of a section, without `landfall`, for a dataset of this name."""
     page = (REPOSITORY / "docs" / "first-hour.md").read_text(encoding="utf-8")
     block = re.search(rf"## {heading}\n.*?```sh\n(.*?)```", page, re.DOTALL)
     assert block is not None
-    return [shlex.split(line)[1:] for line in block[1].splitlines()]
+    text = block[1].replace("signs", dataset) if dataset == "cards" else block[1]
+    return [shlex.split(line)[1:] for line in text.splitlines()]
 
 
-@pytest.mark.parametrize("heading", SOURCES)
+@pytest.mark.parametrize("dataset", SOURCES)
 def test_data_become_a_registered_model_by_the_commands_of_the_page(
-    twin: TwinUnderTest, tmp_path: Path, heading: str
+    twin: TwinUnderTest, tmp_path: Path, dataset: str
 ) -> None:
-    """One after the other; only the folders are those of the test."""
-    write, dataset = SOURCES[heading]
+    """One after the other; folders are those of the test, and a copy of a repository has a name of its own."""
+    write, heading, layout = SOURCES[dataset]
     write(tmp_path)
     pipelines, places = twin.twin.options.pipelines, twin.twin.places
     addresses = {
@@ -118,10 +139,12 @@ def test_data_become_a_registered_model_by_the_commands_of_the_page(
             return str(pipelines / word.removeprefix("pipelines/"))
         return str(tmp_path / word) if word in FOLDERS and before != "--dataset" else word
 
-    for words in commands(heading):
+    for words in commands(heading, dataset):
         to = ["--to", str(pipelines / f"{dataset}.yaml")] if words[0] == "init" else []
         if words[0] == "status":  # which knows a version once the first event of its upload was handled
             wait_until(lambda: twin.version(f"{dataset}/v1"), what="the upload to be noticed", timeout_s=DEADLINE_S)
         landfall(*map(placed, ["", *words], words), *to, **addresses)
+    written = (pipelines / f"{dataset}.yaml").read_text(encoding="utf-8")
+    assert (layout in written, bool(layout)) == (True, "layout:" in written)
     journey = ended(twin, f"{dataset}/v1", tmp_path / "outputs")
     assert ("registered", dataset) == (journey.run["state"], journey.run["model_name"])

@@ -1,18 +1,21 @@
-"""Shards for tests: handmade records, images and sources, in which the position of every fault is known."""
+"""Shards for tests, in which the position of every fault is known, and what other tools write beside shards."""
 
 from __future__ import annotations
 
 import io
+import json
 import os
 import weakref
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
+from typing import Any
 
 from PIL import Image
 
 from shard_validation import DataRequirements, Reason, ReasonCode, ShardVerdict, validate_shard
+from shard_validation.file_lists import INFOS_FILE, README_FILE
 from shared.manifest import FeatureSpec
 from shared.record_framing import frame_record
 from tests.support.example_bytes import example_bytes
@@ -112,3 +115,33 @@ def clean_log(folder: Path) -> None:
     for path in (folder / "_delta_log").iterdir():
         os.utime(path, (0, 0))
     DeltaTable(folder).cleanup_metadata()
+
+
+def hub_info(totals: Mapping[str, int]) -> Any:
+    """What the library knows of a data set whose splits have so many records."""
+    from datasets import DatasetInfo
+    from datasets.splits import SplitDict, SplitInfo
+
+    known = DatasetInfo(download_size=4711, dataset_size=99)
+    known.splits = SplitDict({
+        split: SplitInfo(split, num_bytes=77, num_examples=number, dataset_name="signs")
+        for split, number in totals.items()
+    })  # fmt: skip
+    return known
+
+
+def write_card(folder: Path, totals: Mapping[str, int]) -> None:
+    """Write the card as push_to_hub does, of shards below data/."""
+    from datasets.info import DatasetCard, DatasetCardData, DatasetInfosDict
+    from datasets.utils.metadata import MetadataConfigs
+
+    card = DatasetCardData()
+    files = [{"split": split, "path": f"data/{split}-*"} for split in totals]
+    MetadataConfigs({"default": {"data_files": files}}).to_dataset_card_data(card)
+    DatasetInfosDict({"default": hub_info(totals)}).to_dataset_card_data(card)
+    DatasetCard(f"---\n{card}\n---\n# Signs\n").save(folder / README_FILE)
+
+
+def write_infos(folder: Path, totals: Mapping[str, int]) -> None:
+    """Write the file that older versions of the library wrote instead of the card."""
+    (folder / INFOS_FILE).write_text(json.dumps({"default": asdict(hub_info(totals))}), encoding="utf-8")

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from function_app.config.layouts import Layout
 from shard_validation.file_lists import INFOS_FILE, README_FILE, read_file_list
 from shared.manifest import Manifest
+from tests.support.shards import write_card, write_infos
 from tests.support.world import PIPELINE, VERSION, World, read_pipeline
 
 TOTALS = {"train": 17, "test": 5}
@@ -25,25 +24,10 @@ TREES = (
 PATTERNS = ("data/*", "data/**", "**", "**/b*", "*/[bc].parquet", "da?a/b.parquet", "data/*/c.parquet", "data/[!b]*")
 
 
-def info() -> Any:
-    """What the library knows of the data set."""
-    from datasets import DatasetInfo
-    from datasets.splits import SplitDict, SplitInfo
-
-    known = DatasetInfo(download_size=4711, dataset_size=99)
-    known.splits = SplitDict({
-        split: SplitInfo(split, num_bytes=77, num_examples=number, dataset_name="signs")
-        for split, number in TOTALS.items()
-    })  # fmt: skip
-    return known
-
-
 @pytest.fixture(scope="module")
 def signs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data set in the form in which push_to_hub uploads it: shards below data/, and the card."""
     from datasets import Dataset
-    from datasets.info import DatasetCard, DatasetCardData, DatasetInfosDict
-    from datasets.utils.metadata import MetadataConfigs
 
     folder = tmp_path_factory.mktemp("signs")
     (folder / "data").mkdir()
@@ -52,12 +36,8 @@ def signs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for index in range(2):
             name = f"data/{split}-{index:05d}-of-00002.parquet"
             rows.shard(num_shards=2, index=index, contiguous=True).to_parquet(str(folder / name))
-    card = DatasetCardData()
-    files = [{"split": split, "path": f"data/{split}-*"} for split in TOTALS]
-    MetadataConfigs({"default": {"data_files": files}}).to_dataset_card_data(card)
-    DatasetInfosDict({"default": info()}).to_dataset_card_data(card)
-    DatasetCard(f"---\n{card}\n---\n# Signs\n").save(folder / README_FILE)
-    (folder / INFOS_FILE).write_text(json.dumps({"default": asdict(info())}))
+    write_card(folder, TOTALS)
+    write_infos(folder, TOTALS)
     return folder
 
 

@@ -30,6 +30,19 @@ def test_a_completed_run_whose_gate_holds_is_registered_with_its_lineage() -> No
     } == lineage
 
 
+def test_the_lineage_names_the_version_of_the_delta_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of the closing that was trained on."""
+    world = World()
+    run = world.upload_version()
+    (closing,) = world.ledger.generations(run.dataset_version)
+    later = replace(closing, number=2, table_version=8)
+    monkeypatch.setattr(world.ledger, "generations", lambda _: [later, replace(closing, table_version=7)])
+    world.finish(run)
+    tags = [model.tags for model in world.models.registered.values()]
+    assert (["7"], run.run_id) == ([one["landfall.table_version"] for one in tags], tags[0]["landfall.run_id"])
+    assert "landfall.complete_by_guess" not in tags[0]
+
+
 def test_looking_again_registers_and_notifies_nothing_again() -> None:
     """However often an event or the timer comes."""
     world, run = ended_run()

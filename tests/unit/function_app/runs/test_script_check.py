@@ -64,6 +64,24 @@ def test_a_closing_with_a_bad_script_ends_failed_and_recipients_learn_why() -> N
     assert [True] == ["missing_init" in str(sent.content) for sent in world.topic.received]
 
 
+PARSER = """import argparse
+parser = argparse.ArgumentParser()
+parser.add_argument("--rate", type=float)
+for_job = parser.parse_args()
+"""
+"""A parser that would exit at an argument of the job."""
+
+
+def test_an_argument_that_the_script_does_not_know_is_refused_before_nodes_are_asked_for() -> None:
+    """With the line, and the argument; without the paths, and with what it knows, it is submitted."""
+    world = world_with(GOOD + PARSER, pass_paths=False, arguments=("--epochs", "3"))
+    run = world.upload_version()
+    assert ("failed", "user_code", {}) == (run.state, run.failure_class, world.jobs.submitted)
+    assert "scripts/mine.py:6: arguments_not_taken: the job passes --epochs, which this parser" in str(run.reason)
+    knowing = world_with(GOOD + PARSER, pass_paths=False, arguments=("--rate", "3"))
+    assert "submitted" == knowing.upload_version().state
+
+
 def test_the_sweep_refuses_what_a_dead_handler_left_behind() -> None:
     """The place in the run queue is released, too."""
     world = world_with(BAD)

@@ -31,8 +31,10 @@ if TYPE_CHECKING:
     from function_app.adapters.notifiers import TopicNotifier
     from function_app.config.pipelines import Pipeline
     from function_app.config.prices import PlanFacts
+    from function_app.config.recipients import Recipient
     from function_app.config.settings import Settings
     from function_app.domain.checks import Probe
+    from function_app.domain.outcomes import Links
     from function_app.ports import DeadLetterSource, Notifier
     from function_app.services import ReadScript, Services, TimeBudget
     from function_app.telemetry import TelemetrySink
@@ -197,7 +199,7 @@ class _Pipelines:
 
     pipelines: Mapping[str, Pipeline]
     out_of_service: Mapping[str, tuple[str, ...]]
-    recipients: Mapping[str, tuple[str, ...]]
+    recipients: Mapping[str, tuple[Recipient, ...]]
     """Dataset that is out of service → whom its files notify."""
     notifiers: Mapping[str, Notifier]
     plan_facts: PlanFacts
@@ -249,9 +251,9 @@ def _pipelines(settings: Settings, environ: Mapping[str, str]) -> _Pipelines:
         whose = f"dataset {dataset}" if dataset else "a dataset that its file does not name"
         text = "\n".join(problems)
         logger.error(f"out of service, {whose}:\n{text}", extra={"action": "pipeline_out_of_service"})
-    for recipient in (name for names in folder.recipients.values() for name in names):
+    for recipient in (one for several in folder.recipients.values() for one in several):
         with contextlib.suppress(SettingsError):  # it cannot be notified; the problem is in the log
-            notifiers.setdefault(recipient, _notifier(recipient, settings, environ))
+            notifiers.setdefault(recipient.name, _notifier(recipient, settings, environ))
     return _Pipelines(
         pipelines=folder.pipelines,
         out_of_service=folder.out_of_service,
@@ -298,20 +300,29 @@ def _deployed(
         yield "quarantine: is one of Landfall's own containers; name another one"
     for recipient in pipeline.notify:
         try:
-            notifiers.setdefault(recipient, _notifier(recipient, settings, environ))
+            notifiers.setdefault(recipient.name, _notifier(recipient, settings, environ))
         except SettingsError as error:
             yield from (f"notify: {problem}" for problem in error.problems)
 
 
-def _notifier(recipient: str, settings: Settings, environ: Mapping[str, str]) -> Notifier:
+def _notifier(recipient: Recipient, settings: Settings, environ: Mapping[str, str]) -> Notifier:
     """Return what delivers to a recipient. Raises SettingsError where its address is not set."""
     from function_app.adapters.notifiers import WebhookNotifier
-    from function_app.config.settings import read_url
+    from function_app.config.settings import read_apprise_url, read_url
 
-    kind, _, setting = recipient.partition(":")
-    if kind == "webhook":
-        return WebhookNotifier(read_url(environ, setting))
+    if recipient.webhook is not None:
+        return WebhookNotifier(read_url(environ, recipient.webhook), _links(settings))
+    if recipient.apprise is not None:
+        from function_app.adapters.apprise import AppriseNotifier
+
+        return AppriseNotifier(read_apprise_url(environ, recipient.apprise), _links(settings))
     return _topic_notifier(settings)
+
+
+def _links(settings: Settings) -> Links:
+    from function_app.domain.outcomes import Links
+
+    return Links(pages=settings.pages_url, workspace_id=settings.workspace.arm_id if settings.in_azure else None)
 
 
 def _topic_notifier(settings: Settings) -> TopicNotifier:
@@ -319,4 +330,5 @@ def _topic_notifier(settings: Settings) -> TopicNotifier:
 
     if settings.topic_endpoint is None:
         raise SettingsError("LANDFALL_NOTIFICATION_TOPIC_ENDPOINT is not set, and a pipeline notifies the topic")
-    return TopicNotifier(settings.topic_endpoint, key=settings.topic_key, client_id=settings.client_id)
+    access = {"key": settings.topic_key, "client_id": settings.client_id}
+    return TopicNotifier(settings.topic_endpoint, **access, links=_links(settings))

@@ -241,7 +241,7 @@ class DeadLetterLedger(Protocol):
         ...
 
 
-class NotifyLedger(Outbox, HistoryLedger, Protocol):
+class NotifyLedger(Outbox, HistoryLedger, DeadLetterLedger, Protocol):
     """The part of the ledger that notifications use."""
 
 

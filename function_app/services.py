@@ -14,6 +14,7 @@ from typing import Any
 from function_app.config.pipeline_files import UNIDENTIFIED, no_scripts
 from function_app.config.pipelines import Pipeline
 from function_app.config.prices import PlanFacts
+from function_app.config.recipients import Recipient
 from function_app.config.settings import DEFAULT_BUDGET_S, PATIENCE, SignIn
 from function_app.domain.checks import Probe
 from function_app.domain.errors import NotFoundError, PipelineOutOfServiceError
@@ -91,11 +92,13 @@ class NotifyServices:
     """Dataset → pipeline."""
     out_of_service: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Dataset → why its pipeline cannot be used; UNIDENTIFIED for files that do not tell their dataset."""
-    outage_recipients: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    outage_recipients: Mapping[str, tuple[Recipient, ...]] = field(default_factory=dict)
     """Dataset that is out of service → whom its files notify, as far as they can be read."""
     ledger: NotifyLedger
     notifiers: Mapping[str, Notifier]
     """Recipient, as the pipelines name it → what delivers to it."""
+    failing: set[str] = field(default_factory=set)
+    """Recipients that refused their last notification of this process: the others come first."""
     clock: Clock = utcnow
     telemetry_sink: TelemetrySink | None = None
     """Where spans and metrics go; None: nowhere."""

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from function_app.adapters.connections import credential
 from function_app.domain.errors import NotificationError
+from function_app.domain.outcomes import NO_LINKS, Links, explained
 from function_app.domain.records import NotificationRecord
 from shared.traces import TRACEPARENT, place_of_content
 
@@ -29,8 +30,9 @@ OPTIONS: dict[str, Any] = {"connection_timeout": 5, "read_timeout": 30, "retry_t
 class TopicNotifier:
     """Implements Notifier; the client is built at the first notification."""
 
-    def __init__(self, endpoint: str, *, key: str | None, client_id: str | None) -> None:
+    def __init__(self, endpoint: str, *, key: str | None, client_id: str | None, links: Links = NO_LINKS) -> None:
         self._endpoint = endpoint
+        self._links = links
         self._key = key
         self._client_id = client_id
         self._client: EventGridPublisherClient | None = None
@@ -40,7 +42,7 @@ class TopicNotifier:
         """See Notifier. A subscriber recognises a repeated notification by its ``id``."""
         from azure.core.messaging import CloudEvent
 
-        members = event_members(notification)
+        members = event_members(notification, self._links)
         event = CloudEvent(
             source=members["source"],
             type=members["type"],
@@ -48,6 +50,7 @@ class TopicNotifier:
             time=notification.created_at,
             subject=members["subject"],
             datacontenttype=members["datacontenttype"],
+            dataschema=members["dataschema"],
             data=members["data"],
             extensions={TRACEPARENT: members[TRACEPARENT]} if TRACEPARENT in members else None,
         )
@@ -105,9 +108,10 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 class WebhookNotifier:
     """Implements Notifier. The address is a secret, so no message contains it."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, links: Links = NO_LINKS) -> None:
         """Take an address that `settings.read_url` has checked."""
         self._url = url
+        self._links = links
         handlers: tuple[Any, ...] = (_NoRedirect(),)
         if url.startswith("http://"):  # loopback: never through a proxy
             handlers = (*handlers, urllib.request.ProxyHandler({}))
@@ -115,7 +119,7 @@ class WebhookNotifier:
 
     def send(self, notification: NotificationRecord) -> None:
         """See Notifier. A receiver recognises a repeated notification by its ``id``."""
-        body = json.dumps(event_members(notification)).encode()
+        body = json.dumps(event_members(notification, self._links)).encode()
         headers = {"Content-Type": "application/json", "Idempotency-Key": event_id(notification)}
         request = urllib.request.Request(self._url, data=body, headers=headers, method="POST")  # noqa: S310 (checked)
         try:
@@ -138,17 +142,22 @@ def event_id(notification: NotificationRecord) -> str:
     return str(uuid.uuid5(_NAMESPACE, notification.key))
 
 
-def event_members(notification: NotificationRecord) -> dict[str, Any]:
-    """Return the members of a CloudEvent 1.0, with the extension for tracing where it is about a run or a version."""
-    about = place_of_content(notification.content)
+def event_members(notification: NotificationRecord, links: Links = NO_LINKS) -> dict[str, Any]:
+    """Return the members of a CloudEvent 1.0, with the extension for tracing where it is about a run or a version.
+
+    ``docs/events`` has the JSON Schema of each type.
+    """
+    content, outcome = notification.content, notification.outcome
+    about = place_of_content(content)
     return {
         "specversion": "1.0",
         "id": event_id(notification),
-        "type": f"landfall.{notification.outcome}",
+        "type": f"landfall.{outcome}",
         "source": SOURCE,
         "subject": notification.subject,
         "time": notification.created_at.isoformat(),
         "datacontenttype": "application/json",
-        "data": dict(notification.content),
+        "dataschema": f"urn:landfall:event:{outcome}:1",
+        "data": {**content, **explained(outcome, notification.subject, content, links)},
         **({} if about is None else {TRACEPARENT: about.traceparent}),
     }

@@ -21,8 +21,9 @@ from function_app.config.consistency import inconsistencies
 from function_app.config.environments import read_environment
 from function_app.config.fields import ClusterName
 from function_app.config.own_files import read_files
-from function_app.config.pipelines import MAX_RECIPIENTS, UNNAMED, Pipeline, Recipient, is_own_script
+from function_app.config.pipelines import MAX_RECIPIENTS, UNNAMED, Pipeline, is_own_script
 from function_app.config.prices import PRICES_FILE, PlanFacts, Prices
+from function_app.config.recipients import Recipient, RecipientField
 from function_app.config.yaml_text import MAX_FILE_BYTES, lines_of, yaml_as_json
 from function_app.domain.errors import PipelineError
 from horovod_lint import MAX_SCRIPT_BYTES, ScriptError
@@ -79,7 +80,7 @@ class PipelineFolder:
     """Dataset → name of the file of its pipeline."""
     out_of_service: Mapping[str, tuple[str, ...]]
     """Dataset → why its pipeline cannot be used; UNIDENTIFIED for files that do not tell their dataset."""
-    recipients: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    recipients: Mapping[str, tuple[Recipient, ...]] = field(default_factory=dict)
     """Dataset that is out of service → whom its files notify, as far as they can be read."""
     plan_facts: PlanFacts = field(default_factory=PlanFacts)
 
@@ -169,7 +170,7 @@ class _ReadFile:
     dataset: str
     pipeline: Pipeline | None
     problems: Sequence[str]
-    recipients: tuple[str, ...]
+    recipients: tuple[Recipient, ...]
 
 
 def _read(path: Path, clusters: Clusters | PipelineError) -> _ReadFile:
@@ -259,17 +260,17 @@ def _line(problem: str, lines: Mapping[str, int]) -> int | None:
     return lines.get(field_path)
 
 
-def _recipients_of(path: Path) -> tuple[str, ...]:
+def _recipients_of(path: Path) -> tuple[Recipient, ...]:
     """Return whom a wrong file notifies, as far as it can be read."""
     try:
         members = json.loads(yaml_as_json(_content(path), path.name))
     except PipelineError:
         return ()
     listed = members.get("notify") if isinstance(members, dict) else None
-    found = []
+    found: list[Recipient] = []
     for entry in listed[:MAX_RECIPIENTS] if isinstance(listed, list) else ():
         with contextlib.suppress(ValidationError):
-            found.append(TypeAdapter(Recipient).validate_python(entry))
+            found.append(TypeAdapter(RecipientField).validate_json(json.dumps(entry)))
     return tuple(found)
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
+from pydantic import Field, PrivateAttr, model_validator
 
 from function_app.config.clusters import Clusters, Machines
 from function_app.config.environments import Environment, OwnEnvironment
@@ -34,6 +34,7 @@ from function_app.config.fields import (
 )
 from function_app.config.layouts import Layout, LayoutField
 from function_app.config.own_files import MAX_FILES, FilePath, OwnFiles
+from function_app.config.recipients import DEFAULT_OUTCOMES, RecipientField
 from function_app.domain.errors import PipelineError
 from function_app.domain.failures import RETRYING, FailureClass, Remedy
 from shard_validation import CountsPolicy, DataRequirements, DriftPolicy, ImagePolicy, Limits
@@ -331,22 +332,6 @@ class Register(Section):
     keep it with its run."""
 
 
-def _recipient(entry: Any) -> Any:
-    """Return ``webhook:SETTING`` for ``{webhook: SETTING}``, which is how the ledger names a recipient."""
-    if isinstance(entry, Mapping) and list(entry) == ["webhook"]:
-        return f"webhook:{entry['webhook']}"
-    return entry
-
-
-Recipient = Annotated[
-    str,
-    matching(
-        r"topic|webhook:[A-Z][A-Z0-9_]{0,127}", "topic, or webhook: and the app setting that contains its address"
-    ),
-    BeforeValidator(_recipient),
-]
-
-
 class Watch(Section):
     """How long something may take before one notification is sent; nothing is stopped."""
 
@@ -382,8 +367,9 @@ class Pipeline(Section):
     """Which model to register. Null: no model is registered, and every completed run reports this."""
     quarantine: Container | None = None
     """Existing container of the data account for copies of rejected shards and their reasons. Null: no copies."""
-    notify: tuple[Recipient, ...] = Field(default=(), max_length=MAX_RECIPIENTS)
-    """Recipients: `topic`, or `webhook: SETTING` with the app setting that contains the address."""
+    notify: tuple[RecipientField, ...] = Field(default=(), max_length=MAX_RECIPIENTS)
+    """Recipients: `topic`, or `webhook:` or `apprise:` with the app setting that contains the address. Each may say
+    which outcomes it hears of, and when it is left in peace: docs/subscribe.md."""
     watch: Watch = Watch()
     """How long something may take before a notification is sent."""
     _machines: Mapping[str, Machines] = PrivateAttr(default_factory=dict)
@@ -453,6 +439,11 @@ class Pipeline(Section):
         placed._environment = environment or self._environment  # noqa: SLF001 (its own class)
         placed._files = files or self._files  # noqa: SLF001
         return placed
+
+    @property
+    def has_own_outcomes(self) -> bool:
+        """Whether a recipient says itself what it hears of; otherwise there is no word of progress."""
+        return any(one.outcomes != DEFAULT_OUTCOMES for one in self.notify)
 
     @property
     def environment(self) -> OwnEnvironment | None:

@@ -54,6 +54,7 @@ IN_AZURE = ("WEBSITE_INSTANCE_ID", "CONTAINER_NAME")
 EASY_AUTH_STATE = "WEBSITE_AUTH_ENABLED"
 """App Service's own variable: whether its authentication is on."""
 SIGN_IN = "LANDFALL_PAGES_SIGN_IN"
+PAGES_URL = "LANDFALL_PAGES_URL"
 
 
 class SignIn(StrEnum):
@@ -97,6 +98,8 @@ class Settings:
     pages_sign_in: SignIn
     in_azure: bool
     """Whether this process is an instance of a function app in Azure."""
+    pages_url: str | None = None
+    """Address of the pages, for links in notifications; None: there are none."""
     insights_connection: str | None = field(default=None, repr=False)
     """Connection string of Application Insights; None: no telemetry leaves the app."""
     traces_dir: Path | None = None
@@ -128,6 +131,7 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         max_concurrent_runs=read.count("LANDFALL_MAX_CONCURRENT_RUNS", DEFAULT_MAX_CONCURRENT_RUNS),
         pages_sign_in=_sign_in(read, environ),
         in_azure=_in_azure(environ),
+        pages_url=_pages_url(read),
         insights_connection=read.text("APPLICATIONINSIGHTS_CONNECTION_STRING"),
         traces_dir=Path(traces) if (traces := read.text("LANDFALL_TRACES_DIR")) else None,
     )
@@ -150,6 +154,30 @@ def read_url(environ: Mapping[str, str], name: str) -> str:
     if read.problems or url is None:
         raise SettingsError(*read.problems)
     return url
+
+
+def read_apprise_url(environ: Mapping[str, str], name: str) -> str:
+    """Return a setting that must contain an Apprise URL. Raises SettingsError, which does not show the secret value.
+
+    Apprise itself reads it with the first notification: to import it would make every cold start slower.
+    """
+    read = _Reader(environ)
+    url = read.text(name)
+    if url is None:
+        read.problems.append(f"{name} is not set; set it to an Apprise URL such as mailtos://…")
+    elif not re.fullmatch(r"[a-z][a-z0-9.+-]{1,30}://\S+", url, re.IGNORECASE | re.ASCII):
+        read.problems.append(f"{name} must be one Apprise URL, such as mailtos://…, without spaces")
+    if read.problems or url is None:
+        raise SettingsError(*read.problems)
+    return url
+
+
+def _pages_url(read: _Reader) -> str | None:
+    """Return where the pages are: as the setting says, or at the name that App Service gives the app."""
+    url, host = read.url(PAGES_URL), read.text("WEBSITE_HOSTNAME")
+    if url is None and host is not None and re.fullmatch(r"[A-Za-z0-9.-]{1,253}", host):
+        url = f"https://{host}"
+    return url and url.rstrip("/")
 
 
 def _workspace(read: _Reader) -> Workspace:

@@ -55,6 +55,12 @@ class Workspace:
     state_datastore: str
     runs_datastore: str
 
+    @property
+    def arm_id(self) -> str:
+        """The workspace's full ARM id."""
+        where = f"/subscriptions/{self.subscription_id}/resourceGroups/{self.resource_group}"
+        return f"{where}/providers/Microsoft.MachineLearningServices/workspaces/{self.name}"
+
     def datastore_uri(self, datastore: str, path: str) -> str:
         """Return the full ``azureml://`` uri of a path in a datastore, valid from any workspace."""
         where = f"subscriptions/{self.subscription_id}/resourcegroups/{self.resource_group}/workspaces/{self.name}"

@@ -188,7 +188,13 @@ class NotificationState(StrEnum):
 
     PENDING = "pending"
     SENDING = "sending"
+    HELD = "held"
+    """Waits for the end of the recipient's quiet hours."""
+    GATHERED = "gathered"
+    """Becomes part of a summary."""
     SENT = "sent"
+    GIVEN_UP = "given_up"
+    """Tried so often that it is a dead letter."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,18 +206,25 @@ class NotificationRecord:
     subject: str
     """A run id, or ``dataset/version``."""
     outcome: str
-    """``registered``, ``not_registered``, ``failed``, ``canceled``, ``lost``, ``version_changed`` …"""
+    """``registered``, ``failed``, ``lost``, ``version_changed`` …: see ``domain/outcomes.py``."""
     recipient: str
-    """As the pipeline names it: ``topic`` or ``webhook:LANDFALL_WEBHOOK_PEOPLE``."""
+    """``topic``, or what a pipeline names: ``webhook:LANDFALL_WEBHOOK_PEOPLE``, ``apprise:LANDFALL_TEAM``."""
     content: Mapping[str, Any]
     created_at: datetime
     state: NotificationState = NotificationState.PENDING
     tries: int = 0
     last_error: str | None = None
     not_before: datetime | None = None
-    """A failed or interrupted delivery is not repeated before this time."""
+    """A failed or interrupted delivery is not repeated before this time; what waits for quiet hours ends then."""
     sent_at: datetime | None = None
+    summary: str | None = None
+    """Subject of the summary that contains it."""
     revision: str = ""
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing is left to do."""
+        return self.state in (NotificationState.SENT, NotificationState.GIVEN_UP)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -117,10 +117,11 @@ def _generation(
             # Before the row: a process that dies here is repeated, one that dies after the row is not.
             text = f"whole and can be trained, with {len(warnings)} warnings: {warnings[0].message}"
             _notify_of_set(pipeline, manifest, warnings, outcome=SET_WARNED, text=text, services=services)
+        is_fresh = _notify_of_closing(pipeline, generation, services) or bool(warnings)
         if services.ledger.add_generation(generation):
             _trace_closing(generation, rows, services)
             _record_closing(generation, [warning.message for warning in warnings], services)
-            if warnings:
+            if is_fresh:
                 deliver(str(version), services)
             return generation, found
     raise LedgerConflictError(
@@ -278,6 +279,29 @@ def _start(request: TrainingRequest, services: IngestServices) -> None:
         logger.exception("the run is not started yet", extra={"action": "start_failed"})
     else:
         services.requests.delete(message)
+
+
+def _notify_of_closing(pipeline: Pipeline, generation: Generation, services: IngestServices) -> bool:
+    """Write for who follows progress that a version is whole; True where that is new. Before the row, as warnings."""
+    if not pipeline.has_own_outcomes:
+        return False
+    version = generation.dataset_version
+    return add_notifications(
+        pipeline.notify,
+        subject=str(version),
+        outcome="version_whole",
+        occasion=generation.fingerprint[:12],
+        content={
+            "text": f"{version} is whole with {generation.num_shards} shards and {generation.num_records} records.",
+            "dataset": version.dataset,
+            "version": version.version,
+            "generation": generation.number,
+            "fingerprint": generation.fingerprint,
+            "num_shards": generation.num_shards,
+            "num_records": generation.num_records,
+        },
+        services=services,
+    )
 
 
 def _notify_of_change(pipeline: Pipeline, generation: Generation, services: IngestServices) -> None:

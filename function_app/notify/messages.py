@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
+from function_app.config.recipients import Recipient
 from function_app.domain.failures import MENDABLE, FailureClass, Remedy
 from function_app.domain.records import RunRecord
 from function_app.domain.run_states import RunState
@@ -26,6 +27,32 @@ def notify_of_run(run: RunRecord, services: NotifyServices) -> bool:
             pipeline.notify, subject=run.run_id, outcome=run.state, content=_content(run), services=services
         )
     return deliver(run.run_id, services)
+
+
+def notify_of_progress(run: RunRecord, outcome: str, services: NotifyServices) -> bool:
+    """Write that a run was submitted or has started, for who follows progress; True where that is new."""
+    pipeline = services.pipelines.get(run.dataset_version.dataset)
+    if pipeline is None:
+        return False
+    words = {
+        "run_submitted": f"was submitted to {run.spec.get('compute')}",
+        "run_started": f"has started on {run.spec.get('compute')}",
+    }
+    ranks = f"{run.num_nodes} nodes with {run.world_size} processes"
+    content = {
+        "text": f"{run.dataset_version}: run {run.run_id} {words[outcome]}, {ranks}.",
+        "run_id": run.run_id,
+        "attempt": run.attempt,
+        "pipeline": run.pipeline,
+        "dataset": run.dataset_version.dataset,
+        "version": run.dataset_version.version,
+        "generation": run.generation,
+        "fingerprint": run.fingerprint,
+        "compute": run.spec.get("compute"),
+        "num_nodes": run.num_nodes,
+        "world_size": run.world_size,
+    }
+    return add_notifications(pipeline.notify, subject=run.run_id, outcome=outcome, content=content, services=services)
 
 
 def _content(run: RunRecord) -> dict[str, Any]:
@@ -76,7 +103,7 @@ def _sentence(text: str) -> str:
 
 
 def warn_once(
-    recipients: Iterable[str],
+    recipients: Iterable[Recipient],
     *,
     subject: str,
     outcome: str,

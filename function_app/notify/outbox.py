@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from function_app.config.recipients import Recipient
 from function_app.domain.errors import LedgerConflictError, NotificationError
-from function_app.domain.records import NotificationRecord, NotificationState
+from function_app.domain.records import DeadLetter, NotificationRecord, NotificationState, dead_letter_id
 from function_app.services import NotifyServices
 from shared.errors import LandfallError
 from shared.safe_text import safe_json
@@ -19,10 +21,14 @@ logger = logging.getLogger(__name__)
 
 FIRST_PAUSE = timedelta(seconds=30)
 LONGEST_PAUSE = timedelta(hours=1)
+MAX_TRIES = 80
+"""After these, which take three days, a notification is a dead letter."""
+DEAD_LETTERS = "notification"
+"""The source of dead letters that are notifications."""
 
 
 def add_notifications(
-    recipients: Iterable[str],
+    recipients: Iterable[Recipient],
     *,
     subject: str,
     outcome: str,
@@ -30,23 +36,28 @@ def add_notifications(
     content: Mapping[str, Any],
     services: NotifyServices,
 ) -> bool:
-    """Write one row for each recipient; rows that exist stay. ``occasion`` tells equal outcomes apart.
+    """Write one row for each recipient that hears of the outcome; rows that exist stay. Return whether one is new.
 
-    Return whether a row is new.
+    ``occasion`` tells equal outcomes apart. What comes in quiet hours waits for their end.
 
     Texts of the content come from outside, and leave the system: they are stored without escapes and secrets.
     """
     content = safe_json(dict(content))
     is_new = False
-    for recipient in dict.fromkeys(recipients):
-        key = "/".join(part for part in (subject, outcome, occasion, recipient) if part)
+    for recipient in recipients:
+        if not recipient.wants(outcome):
+            continue
+        now = services.clock()
+        held_until = recipient.held_until(outcome, now)
         row = NotificationRecord(
-            key=key,
+            key="/".join(part for part in (subject, outcome, occasion, recipient.name) if part),
             subject=subject,
             outcome=outcome,
-            recipient=recipient,
+            recipient=recipient.name,
             content=content,
-            created_at=services.clock(),
+            created_at=now,
+            state=NotificationState.PENDING if held_until is None else NotificationState.HELD,
+            not_before=held_until,
         )
         is_new = services.ledger.add_notification(row) or is_new
     return is_new
@@ -55,16 +66,37 @@ def add_notifications(
 def deliver(subject: str, services: NotifyServices) -> bool:
     """Send the notifications of one subject that are due; True where none is left."""
     rows = services.ledger.notifications(subject)
+    rows.sort(key=lambda row: row.recipient in services.failing)  # one that does not answer takes its time
     sent = [deliver_one(row, services) for row in rows]  # all of them: one that fails holds up no other
     # Two handlers may each send a part. Each looks again after its own last write, so the later one sees all of them.
-    return all(sent) or all(row.state is NotificationState.SENT for row in services.ledger.notifications(subject))
+    return all(sent) or all(row.is_settled for row in services.ledger.notifications(subject))
+
+
+def in_turn(services: NotifyServices) -> Iterator[NotificationRecord]:
+    """Yield what is not sent, for ``deliver_one``; recipients that failed last come last.
+
+    A recipient that refuses one gets no other of this round: each may take its whole time limit.
+    """
+    tried = set[str]()
+    for row in sorted(services.ledger.unsent_notifications(), key=lambda row: row.recipient in services.failing):
+        if row.recipient in tried and row.recipient in services.failing:
+            continue
+        if is_due(row, services):
+            tried.add(row.recipient)
+        yield row
+
+
+def is_due(row: NotificationRecord, services: NotifyServices) -> bool:
+    """Whether a notification may be sent by itself now."""
+    waits = row.not_before is not None and services.clock() < row.not_before
+    return not waits and row.state in (NotificationState.PENDING, NotificationState.SENDING)
 
 
 def deliver_one(row: NotificationRecord, services: NotifyServices) -> bool:
-    """Send one notification if it is due and no other handler has claimed it; True where it is sent."""
-    if row.state is NotificationState.SENT:
+    """Send one notification if it is due and no other handler has claimed it; True where nothing is left to do."""
+    if row.is_settled:
         return True
-    if row.not_before is not None and services.clock() < row.not_before:
+    if not is_due(row, services):
         return False
     try:
         lease = services.clock() + services.claim_lease
@@ -85,8 +117,9 @@ def _send(claimed: NotificationRecord, services: NotifyServices) -> bool:
         with services.telemetry.span("notified", parent, outcome=claimed.outcome, recipient=claimed.recipient):
             notifier.send(claimed)
     except LandfallError as error:
-        _postpone(claimed, str(error), services)
-        return False
+        services.failing.add(claimed.recipient)
+        return _postpone(claimed, str(error), services)
+    services.failing.discard(claimed.recipient)
     now = services.clock()
     sent = replace(claimed, state=NotificationState.SENT, tries=claimed.tries + 1, sent_at=now, not_before=None)
     services.ledger.save_notification(sent)
@@ -94,8 +127,12 @@ def _send(claimed: NotificationRecord, services: NotifyServices) -> bool:
     return True
 
 
-def _postpone(claimed: NotificationRecord, problem: str, services: NotifyServices) -> None:
+def _postpone(claimed: NotificationRecord, problem: str, services: NotifyServices) -> bool:
+    """Leave a notification for a later try, or give it up after the last one; True where it is given up."""
     tries = claimed.tries + 1
+    if tries >= MAX_TRIES:
+        _give_up(replace(claimed, tries=tries, last_error=problem[:1000]), services)
+        return True
     again = replace(
         claimed,
         state=NotificationState.PENDING,
@@ -107,6 +144,39 @@ def _postpone(claimed: NotificationRecord, problem: str, services: NotifyService
     services.history.record(
         claimed.subject, "notification_failed", f"could not notify {claimed.recipient} (try {tries}): {problem[:500]}"
     )
+    return False
+
+
+def _give_up(row: NotificationRecord, services: NotifyServices) -> None:
+    """Make a notification a dead letter, which a person may replay. The letter comes first: it is never lost."""
+    now, payload = services.clock(), json.dumps({"subject": row.subject, "key": row.key})
+    letter = DeadLetter(
+        dead_letter_id=dead_letter_id(DEAD_LETTERS, payload),
+        source=DEAD_LETTERS,
+        subject=row.subject,
+        payload=payload,
+        is_whole=True,
+        error=f"could not notify {row.recipient} of {row.outcome}: {row.last_error}",
+        tries=row.tries,
+        died_at=now,
+        death=row.revision,
+    )
+    known = None if services.ledger.add_dead_letter(letter) else services.ledger.dead_letter(letter.dead_letter_id)
+    if known is not None:
+        again = replace(
+            letter, revision=known.revision, num_deaths=known.num_deaths + 1, num_replays=known.num_replays
+        )
+        services.ledger.save_dead_letter(again)
+    services.ledger.save_notification(replace(row, state=NotificationState.GIVEN_UP, not_before=None))
+    services.history.record(row.subject, "dead_letter", letter.error, dead_letter_id=letter.dead_letter_id)
+
+
+def send_again(payload: str, services: NotifyServices) -> None:
+    """Put a notification that was given up into the outbox again; safe to repeat."""
+    named = json.loads(payload)
+    for row in services.ledger.notifications(str(named["subject"])):
+        if row.key == named["key"] and row.state is NotificationState.GIVEN_UP:
+            services.ledger.save_notification(replace(row, state=NotificationState.PENDING, tries=0))
 
 
 def _next_try(tries: int, now: datetime) -> datetime:

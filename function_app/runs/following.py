@@ -12,6 +12,8 @@ from function_app.domain.jobs import PREFIX, JobStatus
 from function_app.domain.records import DATA, RunRecord
 from function_app.domain.run_states import Actor, RunState
 from function_app.ingest.stored_shards import written_since_submission
+from function_app.notify.messages import notify_of_progress
+from function_app.notify.outbox import deliver
 from function_app.ports import JobService
 from function_app.runs.admission import release
 from function_app.runs.attempts import JobLog, changed_data_members, failure_members, record_remedy
@@ -99,6 +101,11 @@ def _look(run: RunRecord, services: RunServices, by: Actor) -> RunRecord:
         run = services.ledger.run(run.run_id) or run
     if target is RunState.RUNNING:
         run = _unless_changed(run, services)  # before the move: who finds the run running does not ask again
+        is_fresh = notify_of_progress(run, "run_started", services)
+        run = _moved(run, target, _members(run, target, status, services), services, by)
+        if is_fresh:
+            deliver(run.run_id, services)
+        return run
     return _moved(run, target, _members(run, target, status, services), services, by)
 
 

@@ -190,12 +190,13 @@ def _run(run_id: str, services: RunServices) -> RunRecord:
 # -- one notification for all runs ----------------------------------------------------------------------------
 def _notify(sweep: OptionSweep, verdict: SweepVerdict, runs: Sequence[RunRecord], services: RunServices) -> bool:
     pipeline = services.pipelines.get(sweep.dataset)
-    recipients = set(pipeline.notify) if pipeline else set()
-    if len(services.ledger.notifications(sweep.sweep_id)) < len(recipients):
-        outcome = "sweep_canceled" if verdict.is_canceled else "sweep_ended"
+    outcome = "sweep_canceled" if verdict.is_canceled else "sweep_ended"
+    recipients = [one for one in pipeline.notify if one.wants(outcome)] if pipeline else []
+    names = {one.name for one in recipients}
+    if len(services.ledger.notifications(sweep.sweep_id)) < len(names):
         content = _content(sweep, verdict, compared(runs, services))
         add_notifications(
-            sorted(recipients), subject=sweep.sweep_id, outcome=outcome, content=_bounded(content), services=services
+            recipients, subject=sweep.sweep_id, outcome=outcome, content=_bounded(content), services=services
         )
     return deliver(sweep.sweep_id, services)
 

@@ -23,6 +23,8 @@ from function_app.domain.run_states import Actor, RunState
 from function_app.ingest.closing import CLOSED, starts_run
 from function_app.ingest.drift import is_blocked_by_drift
 from function_app.ingest.stored_shards import StoredShards, data_in_storage, reject_gone
+from function_app.notify.messages import notify_of_progress
+from function_app.notify.outbox import deliver
 from function_app.planning.planner import prediction
 from function_app.ports import RunsLedger
 from function_app.runs.admission import admit, last_attempt, release, why_held
@@ -201,6 +203,9 @@ def _never_submitted(run: RunRecord, services: RunServices, by: Actor) -> RunRec
 
 def _submitted(run: RunRecord, services: RunServices, by: Actor) -> RunRecord:
     now = services.clock()
+    pipeline = services.pipelines.get(run.dataset_version.dataset)
+    # Before the move: what dies in between is repeated.
+    is_fresh = bool(pipeline and pipeline.has_own_outcomes) and notify_of_progress(run, "run_submitted", services)
     predicted = prediction(run, services)
     run, moved = move_run(
         services.ledger, run, RunState.SUBMITTED, by=by, now=now, submitted_at=now, prediction=predicted
@@ -211,6 +216,8 @@ def _submitted(run: RunRecord, services: RunServices, by: Actor) -> RunRecord:
         reason = f"submitted to {run.spec['compute']}: {run.num_nodes} nodes, {run.world_size} processes"
         services.history.record(run.run_id, "run_submitted", reason, spec_hash=run.spec_hash)
         services.history.record(str(run.dataset_version), "run_submitted", f"run {run.run_id}", trigger=run.trigger)
+    if is_fresh:
+        deliver(run.run_id, services)
     return run
 
 

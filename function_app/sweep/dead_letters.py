@@ -21,7 +21,7 @@ from function_app.domain.events import (
     read_run_id,
 )
 from function_app.domain.records import DeadLetter, DeadLetterState, HistoryEntry, Undelivered, dead_letter_id
-from function_app.notify.outbox import add_notifications
+from function_app.notify.outbox import DEAD_LETTERS, add_notifications, send_again
 from function_app.services import NotifyServices, Services
 from shared.errors import LandfallError
 from shared.safe_text import mask_secrets
@@ -110,6 +110,9 @@ def _deliver(letter: DeadLetter, services: Services) -> None:
         raise ReplayRefusedError(
             f"dead letter {name} was too large to be kept: upload the shard or submit the run again instead"
         )
+    if letter.source == DEAD_LETTERS:
+        send_again(letter.payload, services)
+        return
     queue = services.queues.get(letter.source)
     if queue is None:
         offered = ", ".join(sorted(services.queues))

@@ -13,7 +13,8 @@ from function_app.domain.records import DatasetVersion, Generation, RunRecord
 from function_app.domain.run_states import AWAITING_SUBMISSION, Actor
 from function_app.ingest.closing import close_version, follow_up
 from function_app.ingest.rejections import sum_up_rejections
-from function_app.notify.outbox import deliver_one
+from function_app.notify.outbox import deliver_one, in_turn
+from function_app.notify.summaries import send_summaries
 from function_app.runs.admission import sweep_run_queue
 from function_app.runs.following import follow_run
 from function_app.runs.submission import submit_run
@@ -72,7 +73,8 @@ def run_sweep(services: Services) -> SweepReport:
     problems += _each([services], watch_pipelines)
     for name, care in (("unknown_jobs", care_for_unknown_jobs), ("dead_letters", collect_dead_letters)):
         problems.extend(_each([services], lambda world, name=name, care=care: tally.update({name: care(world)})))  # type: ignore[misc]
-    each("notifications", ledger.unsent_notifications(), lambda row: deliver_one(row, services))
+    problems += _each([services], send_summaries)
+    each("notifications", in_turn(services), lambda row: deliver_one(row, services))
     return SweepReport(
         shards_missed=shards_missed,
         versions=tally["versions"],

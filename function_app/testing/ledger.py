@@ -24,7 +24,6 @@ from function_app.domain.records import (
     Generation,
     HistoryEntry,
     NotificationRecord,
-    NotificationState,
     RecordedShard,
     RunRecord,
     ShardRecord,
@@ -256,7 +255,7 @@ class MemoryLedger:
     def unsent_notifications(self) -> Iterator[NotificationRecord]:
         """See Ledger."""
         with self._lock:
-            rows = [r for r in self.notification_rows.values() if r.state is not NotificationState.SENT]
+            rows = [r for r in self.notification_rows.values() if not r.is_settled]
         return iter(sorted(rows, key=lambda row: row.created_at))
 
     def notifications(self, subject: str) -> list[NotificationRecord]:

@@ -8,9 +8,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from jsonschema import Draft202012Validator
+
+from function_app.adapters.notifiers import event_members
 from function_app.config.clusters import Clusters
 from function_app.config.pipeline_files import parse_clusters, parse_pipeline
 from function_app.config.pipelines import Pipeline
@@ -26,7 +30,8 @@ from function_app.domain.events import (
     read_uploads,
 )
 from function_app.domain.jobs import Workspace, report_path, spec_from_json
-from function_app.domain.records import DatasetVersion, RunRecord, Undelivered
+from function_app.domain.outcomes import Links
+from function_app.domain.records import DatasetVersion, NotificationRecord, RunRecord, Undelivered
 from function_app.ingest.uploads import handle_upload
 from function_app.runs.following import follow_run
 from function_app.runs.submission import handle_request
@@ -141,6 +146,36 @@ def shard_content(*labels: int) -> bytes:
     return b"".join(frame_record(encode_example({"label": [label], "image": image})) for label in labels)
 
 
+EVENTS = Path(__file__).resolve().parents[2] / "docs" / "events"
+LINKS = Links(pages="https://landfall.example", workspace_id="/subscriptions/s/workspaces/w")
+
+
+@functools.cache
+def schema_of(event_type: str) -> dict[str, Any]:
+    """The schema of a type of event, made strict: a member that it does not describe is one too many."""
+    schema: dict[str, Any] = json.loads((EVENTS / f"{event_type.removeprefix('landfall.')}.json").read_text("utf-8"))
+    schema["additionalProperties"] = schema["properties"]["data"]["additionalProperties"] = False
+    Draft202012Validator.check_schema(schema)
+    return schema
+
+
+def check_event(event: dict[str, Any]) -> None:
+    """Fail where an event is not as its schema says."""
+    validator = Draft202012Validator(schema_of(event["type"]), format_checker=Draft202012Validator.FORMAT_CHECKER)
+    problems = [f"{error.json_path}: {error.message}" for error in validator.iter_errors(event)]
+    assert [] == problems, f"{event['type']} is not as docs/events says"
+
+
+@dataclass
+class CheckedNotifier(MemoryNotifier):
+    """A recipient in memory that takes only events as their schemas describe them."""
+
+    def send(self, notification: NotificationRecord) -> None:
+        """Check it, and keep it."""
+        check_event(json.loads(json.dumps(event_members(notification, LINKS))))
+        super().send(notification)
+
+
 class MovableClock:
     """A clock that stands still until it is moved, but for a microsecond at every look."""
 
@@ -169,8 +204,8 @@ class World:
     requests: MemoryRequestQueue = field(default_factory=MemoryRequestQueue)
     jobs: MemoryJobs = field(default_factory=MemoryJobs)
     models: MemoryModels = field(default_factory=MemoryModels)
-    topic: MemoryNotifier = field(default_factory=MemoryNotifier)
-    people: MemoryNotifier = field(default_factory=MemoryNotifier)
+    topic: MemoryNotifier = field(default_factory=CheckedNotifier)
+    people: MemoryNotifier = field(default_factory=CheckedNotifier)
     undelivered: MemoryDeadLetterSource = field(default_factory=MemoryDeadLetterSource)
     uploads: MemoryRequestQueue = field(default_factory=MemoryRequestQueue)
     """The queue of uploads, for what is sent to it again."""

@@ -9,7 +9,7 @@ from function_app.adapters.tables.client import Change, Row, Tables, new_writer
 from function_app.adapters.tables.row_limits import bounded_dead_letter, bounded_notification
 from function_app.adapters.tables.rows import after, ascending, escaped, from_columns, joined, to_columns
 from function_app.domain.errors import LedgerConflictError
-from function_app.domain.records import DeadLetter, NotificationRecord, NotificationState, dead_letter_order
+from function_app.domain.records import DeadLetter, NotificationRecord, dead_letter_order
 
 _OUTBOX = "outbox"
 _IN_RANGE = f"PartitionKey eq '{_OUTBOX}' and RowKey ge @low and RowKey lt @high"
@@ -57,7 +57,7 @@ class TableOutbox:
 
 
 def _is_unsent(notification: NotificationRecord) -> bool:
-    return notification.state is not NotificationState.SENT
+    return not notification.is_settled
 
 
 def _listed(notification: NotificationRecord) -> Change:

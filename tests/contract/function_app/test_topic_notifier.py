@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import re
+import threading
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from wsgiref.simple_server import WSGIRequestHandler, make_server
 
 import pytest
 
@@ -13,9 +19,11 @@ from function_app.domain.checks import AbsentHereError
 from function_app.domain.errors import NotificationError
 from function_app.domain.records import NotificationRecord
 from local_azure.azurite import Azurite
+from local_azure.processes import wait_until
 from tests.support.event_grid import TOPIC_KEY, EventGrid, start_event_grid, storage_settings
 
 pytestmark = pytest.mark.azurite
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "subscribe.md"
 
 NOTIFICATION = NotificationRecord(
     key="landfall-digits-v1-a1/registered/topic",
@@ -27,9 +35,43 @@ NOTIFICATION = NotificationRecord(
 )
 
 
+@dataclass(frozen=True, kw_only=True)
+class Subscriber:
+    """A program that is subscribed to the topic."""
+
+    url: str
+    printed: list[tuple[str, ...]]
+
+
+class _Quiet(WSGIRequestHandler):
+    """Logs nothing."""
+
+    def log_message(self, *_: Any) -> None:
+        """Stay quiet."""
+
+
 @pytest.fixture(scope="module")
-def event_grid(azurite: Azurite, tmp_path_factory: pytest.TempPathFactory) -> Iterator[EventGrid]:
-    """An emulator with our topic."""
+def subscriber() -> Iterator[Subscriber]:
+    """The subscriber of docs/subscribe.md, at a free port."""
+    (program,) = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    assert 10 == len(program.splitlines())
+    printed: list[tuple[str, ...]] = []
+    names: dict[str, Any] = {"__name__": "subscriber", "print": lambda *words, **_: printed.append(words)}
+    exec(program, names)  # noqa: S102 (a page of this repository)
+    with make_server("127.0.0.1", 0, names["app"], handler_class=_Quiet) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield Subscriber(url=f"http://127.0.0.1:{server.server_port}/", printed=printed)
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture(scope="module")
+def event_grid(
+    azurite: Azurite, subscriber: Subscriber, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[EventGrid]:
+    """An emulator with our topic, and the page's subscriber of models."""
+    mine = {"name": "mine", "topic": "landfall", "webhook": subscriber.url, "cloud_events": True}
     config = {
         "storage": {
             "access_log": str(azurite.access_log),
@@ -37,7 +79,7 @@ def event_grid(azurite: Azurite, tmp_path_factory: pytest.TempPathFactory) -> It
             "connection_env": "DataStorage",
         },
         "queue_connection_env": "AzureWebJobsStorage",
-        "subscriptions": [],
+        "subscriptions": [{**mine, "included_event_types": ["landfall.registered"]}],
         "topics": ["storage", "azureml", "landfall"],
     }
     running = start_event_grid(tmp_path_factory.mktemp("event_grid"), config, storage_settings(azurite))
@@ -52,13 +94,34 @@ def test_a_notification_arrives_as_a_cloud_event_with_its_own_id(event_grid: Eve
         notifier.send(NOTIFICATION)
     first, second = event_grid.get("/topics/landfall/received")
     event = first.get("event", first)
-    assert ("landfall.registered", "/landfall", NOTIFICATION.subject, dict(NOTIFICATION.content)) == (
+    assert (
+        "landfall.registered",
+        "/landfall",
+        NOTIFICATION.subject,
+        "urn:landfall:event:registered:1",
+        dict(NOTIFICATION.content),
+    ) == (
         event["type"],
         event["source"],
         event["subject"],
-        event["data"],
+        event["dataschema"],
+        {name: event["data"][name] for name in NOTIFICATION.content},
     )
     assert event["id"] == second.get("event", second)["id"]
+
+
+def test_the_subscriber_of_the_page_hears_of_a_model_once(event_grid: EventGrid, subscriber: Subscriber) -> None:
+    """Through Event Grid's handshake and filter, although the event is published twice."""
+    notifier = TopicNotifier(event_grid.topic_endpoint("landfall"), key=TOPIC_KEY, client_id=None)
+    for outcome in ("registered", "registered", "failed", "registered"):
+        key = f"{NOTIFICATION.key}/{'last' if subscriber.printed else 'first'}"
+        notifier.send(replace(NOTIFICATION, key=key, outcome=outcome))
+        if outcome == "failed":
+            wait_until(lambda: subscriber.printed, what="the subscriber heard of the model")
+    wait_until(lambda: len(subscriber.printed) > 1, what="the subscriber heard of the last model")
+    expected = ("landfall.registered", "digits/v1: model digits-cnn is registered.")
+    assert expected == subscriber.printed[-1]
+    assert {"landfall.registered"} == {kind for kind, _ in subscriber.printed}
 
 
 def test_an_endpoint_without_a_listener_is_an_error() -> None:

@@ -122,7 +122,8 @@ def test_the_recipients_of_a_wrong_file_are_known_as_far_as_they_can_be_read(tmp
         "dataset: digits\nnotify: [mail, topic, {webhook: LANDFALL_WEBHOOK_PEOPLE}]\n"
     )
     services = build_services(settings)
-    assert {"digits": ("topic", "webhook:LANDFALL_WEBHOOK_PEOPLE")} == services.outage_recipients
+    known = {dataset: [one.name for one in found] for dataset, found in services.outage_recipients.items()}
+    assert {"digits": ["topic", "webhook:LANDFALL_WEBHOOK_PEOPLE"]} == known
     assert {"topic", "webhook:LANDFALL_WEBHOOK_PEOPLE"} == set(services.notifiers)
 
 
@@ -141,7 +142,8 @@ def test_code_of_another_release_takes_every_pipeline_out_of_service(tmp_path: P
     named = f"{code_id}/{asset_version('0a', later)}"
     services = build_services(environ(tmp_path, LANDFALL_CODE_ID=named))
     assert {"digits": (f"digits.yaml: LANDFALL_CODE_ID: {mismatch(named)}",)} == services.out_of_service
-    assert {"digits": ("topic", "webhook:LANDFALL_WEBHOOK_PEOPLE")} == services.outage_recipients
+    known = {dataset: [one.name for one in found] for dataset, found in services.outage_recipients.items()}
+    assert {"digits": ["topic", "webhook:LANDFALL_WEBHOOK_PEOPLE"]} == known
     named = f"{code_id}/{asset_version('0a', (SPOKEN[-1], *later))}"
     assert ["digits"] == list(build_services(environ(tmp_path, LANDFALL_CODE_ID=named)).pipelines)
 

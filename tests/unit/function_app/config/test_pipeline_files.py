@@ -117,7 +117,7 @@ def test_the_shipped_pipelines_are_valid() -> None:
     )
     image = FeatureSpec(name="image", kind="bytes", encoding="png", shape=(8, 8, 1))
     assert image == digits.data.requirements().features[0]
-    assert ("topic", "webhook:LANDFALL_WEBHOOK_PEOPLE") == digits.notify
+    assert ("topic", "webhook:LANDFALL_WEBHOOK_PEOPLE") == tuple(one.name for one in digits.notify)
 
 
 BARE_KEY = "SECRET" * 14 + "=="

@@ -128,11 +128,11 @@ def problems(old: str, new: str) -> tuple[str, ...]:
             "atleast: 0.95",
             "register.require.0.atleast: is unknown, got 0.95; did you mean at_least?",
         ),
-        ("- topic", "- topik", "notify.0: must be topic, or webhook: and the app setting that contains its address"),
+        ("- topic", "- topik", "notify.0: must be topic, or webhook: or apprise: and the app setting"),
         (
             "webhook: LANDFALL_WEBHOOK_PEOPLE",
             "webhook: https://x",
-            "notify.1: must be topic, or webhook: and the app",
+            "notify.1.webhook: must be the name of an app setting",
         ),
     ],
 )

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 
 from function_app.domain.errors import NotificationError
 from function_app.domain.records import NotificationRecord, NotificationState, RunRecord
-from function_app.notify.outbox import LONGEST_PAUSE, deliver, deliver_one
+from function_app.notify.outbox import LONGEST_PAUSE, MAX_TRIES, add_notifications, deliver, deliver_one
+from function_app.sweep.dead_letters import replay
 from function_app.sweep.sweep import sweep
 from tests.support.world import WEBHOOK, World
 
@@ -19,10 +20,12 @@ class Refusing:
     refusals: int
     received: list[NotificationRecord] = field(default_factory=list)
     tries: int = 0
+    order: list[str] = field(default_factory=list)
 
     def send(self, notification: NotificationRecord) -> None:
         """Refuse, or take it."""
         self.tries += 1
+        self.order.append("people")
         if self.tries <= self.refusals:
             raise NotificationError("people answered 500")
         self.received.append(notification)
@@ -141,3 +144,57 @@ def test_a_run_whose_pipeline_has_no_recipients_is_done() -> None:
     world.end_job(run)
     world.follow(run)
     assert (True, []) == (world.only_run().notified_at is not None, list(world.ledger.unfinished_runs()))
+
+
+def test_after_the_last_try_a_notification_is_a_dead_letter_that_can_be_replayed() -> None:
+    """The run is done meanwhile, and the letter says whom it did not reach and why."""
+    people = Refusing(refusals=MAX_TRIES)
+    world, run = ended_with(people)
+    for _ in range(MAX_TRIES + 5):
+        world.clock.move(hours=1)
+        sweep(world.services)
+    assert (MAX_TRIES, NotificationState.GIVEN_UP) == (people.tries, row(world, run).state)
+    assert (1, True) == (len(world.topic.received), world.only_run().notified_at is not None)
+    (letter,) = world.ledger.dead_letters()
+    assert f"could not notify {WEBHOOK} of registered: people answered 500" == letter.error
+    replay(letter.dead_letter_id, world.services)
+    sweep(world.services)
+    sweep(world.services)
+    assert (1, NotificationState.SENT) == (len(people.received), row(world, run).state)
+
+
+def test_a_recipient_that_refuses_is_asked_once_in_a_sweep_and_the_others_come_first() -> None:
+    """Each refusal may take its whole time limit: ten of them would delay everybody."""
+    people, order = Refusing(refusals=100), list[str]()
+    world = World()
+    world.services = replace(world.services, notifiers={"topic": Listed(order, "topic"), WEBHOOK: people})
+    recipients = tuple(reversed(world.services.pipelines["digits"].notify))
+    for each in range(10):
+        content = {"text": "t", "dataset": "d", "version": "v", "generation": 2, "fingerprint": "f"}
+        add_notifications(
+            recipients, subject=f"digits/v{each}", outcome="version_changed", content=content, services=world.services
+        )
+    sweep(world.services)
+    assert (1, 10) == (people.tries, len(order))
+    people.tries = 0
+    people.order = order
+    order.clear()
+    content = {"text": "t", "dataset": "d", "version": "w", "generation": 2, "fingerprint": "f"}
+    add_notifications(
+        recipients, subject="digits/w", outcome="version_changed", content=content, services=world.services
+    )
+    deliver("digits/w", world.services)
+    assert ["topic", "people"] == order
+
+
+@dataclass
+class Listed:
+    """A recipient that writes down when it was reached."""
+
+    order: list[str]
+    name: str
+
+    def send(self, notification: NotificationRecord) -> None:
+        """Take it."""
+        assert notification.recipient == self.name
+        self.order.append(self.name)

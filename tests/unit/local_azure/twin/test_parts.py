@@ -58,7 +58,7 @@ def test_a_demo_outlasts_what_a_killed_twin_was_at(tmp_path: Path) -> None:
 def test_every_recipient_of_this_clones_pipelines_has_its_setting(tmp_path: Path) -> None:
     """A webhook that a pipeline names by its setting is the twin's own receiver."""
     pipelines = load_pipelines(TwinOptions().pipelines)
-    webhooks = {name.partition(":")[2] for p in pipelines.values() for name in p.notify if name != "topic"}
+    webhooks = {one.webhook for p in pipelines.values() for one in p.notify if one.webhook is not None}
     values = settings(tmp_path)
     expected = dict.fromkeys(webhooks, "http://127.0.0.1:10080/webhooks/people")
     assert expected == {name: read_url(values, name) for name in webhooks}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -101,10 +102,11 @@ def _script_errors(pipeline: Pipeline, path: Path) -> Iterator[str]:
     from function_app.config.pipelines import is_own_script
 
     if is_own_script(pipeline.train.script):
-        from function_app.config.pipeline_files import read_script
+        from function_app.config.pipeline_files import read_modules, read_script
         from function_app.runs.script_check import check_script
 
-        found = check_script(pipeline, lambda script: read_script(path.parent, script))
+        read, modules = functools.partial(read_script, path.parent), functools.partial(read_modules, path.parent)
+        found = check_script(pipeline, read, modules)
         yield from (f"{path.name}: train.script: {error}" for error in found.errors)
 
 

@@ -18,6 +18,7 @@ from horovod_lint import (
     MAX_NOTEBOOK_BYTES,
     MAX_SCRIPT_BYTES,
     NOTEBOOK_SUFFIX,
+    OTHERS_CODE,
     LintReport,
     Machine,
     ScriptError,
@@ -38,8 +39,6 @@ MAX_FILES = 500
 MAX_BYTES = 32 << 20
 """Size of all scripts together; notebooks are read one at a time."""
 _SUFFIXES = (".py", NOTEBOOK_SUFFIX)
-_SKIPPED = frozenset({"__pycache__", "node_modules", "site-packages", "venv"})
-"""Folders with other people's code; those whose names begin with a dot are skipped too."""
 _MAX_NAMED = 3
 """Modules that the last line of a script names."""
 _MIN_COLUMNS = 40
@@ -202,7 +201,7 @@ def _scripts_in(argument: Path) -> Iterator[Path]:
         return
     num_found = 0
     for folder, folders, names in os.walk(argument):
-        folders[:] = sorted(name for name in folders if name[:1] != "." and name not in _SKIPPED)
+        folders[:] = sorted(name for name in folders if name[:1] != "." and name not in OTHERS_CODE)
         for name in sorted(names):
             if name.lower().endswith(_SUFFIXES) and (num_found := num_found + 1) <= MAX_FILES + 1:
                 yield Path(folder, name)

@@ -13,7 +13,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from function_app.domain.errors import PipelineError, ProblemsError, SettingsError
 from function_app.domain.events import (
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from function_app.domain.checks import Probe
     from function_app.domain.outcomes import Links
     from function_app.ports import DeadLetterSource, Notifier
-    from function_app.services import ReadScript, Services, TimeBudget
+    from function_app.services import Services, TimeBudget
     from function_app.telemetry import TelemetrySink
 
 DATA_CONNECTION = "DataStorage"
@@ -117,7 +117,7 @@ def build_services(environ: Mapping[str, str]) -> Services:
         notifiers=found.pipelines.notifiers,
         dead_letter_sources=_dead_letter_sources(host),
         queues={queue: StorageRequestQueue(host, queue) for queue in QUEUES},
-        read_script=_script_reader(settings),
+        **_script_readers(settings),
         time_budget=_time_budget(settings.validation_budget_s),
         sweep_grace=settings.sweep_grace,
         claim_lease=settings.claim_lease,
@@ -130,10 +130,15 @@ def build_services(environ: Mapping[str, str]) -> Services:
     )
 
 
-def _script_reader(settings: Settings) -> ReadScript:
-    from function_app.config.pipeline_files import read_script
+def _script_readers(settings: Settings) -> dict[str, Any]:
+    """Return what reads a pipeline's own script, and the modules that it may import."""
+    from function_app.config.pipeline_files import read_modules, read_script
 
-    return functools.partial(read_script, settings.pipelines_dir)
+    folder = settings.pipelines_dir
+    return {
+        "read_script": functools.partial(read_script, folder),
+        "read_modules": functools.partial(read_modules, folder),
+    }
 
 
 def _time_budget(budget_s: int) -> TimeBudget:

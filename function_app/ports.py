@@ -399,6 +399,13 @@ class JobService(Protocol):
         """
         ...
 
+    def logged_metrics(self, name: str) -> Mapping[str, float]:
+        """Return the last value of each metric that a job logged to its MLflow run; empty where there is none.
+
+        At most MAX_LOGGED_METRICS, of which none is infinite or not a number. Raises MetricsUnreadableError.
+        """
+        ...
+
 
 class ModelRegistry(Protocol):
     """Azure ML models."""

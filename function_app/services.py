@@ -9,9 +9,10 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from pathlib import PurePath
 from typing import Any
 
-from function_app.config.pipeline_files import UNIDENTIFIED, no_scripts
+from function_app.config.pipeline_files import UNIDENTIFIED, no_modules, no_scripts
 from function_app.config.pipelines import Pipeline
 from function_app.config.prices import PlanFacts
 from function_app.config.recipients import Recipient
@@ -40,6 +41,7 @@ from function_app.ports import (
     utcnow,
 )
 from function_app.telemetry import Telemetry, TelemetrySink
+from horovod_lint import ScriptFile
 from shard_validation import (
     DataRequirements,
     Paused,
@@ -58,6 +60,7 @@ MAX_PROBLEMS = 5
 """Problems of a pipeline file that one message lists; the log has all of them."""
 
 ReadScript = Callable[[str], bytes]
+ReadModules = Callable[[Sequence[str]], Mapping[PurePath, ScriptFile]]
 Validate = Callable[[ShardSource, DataRequirements], ShardVerdict]
 ValidateWithin = Callable[..., ShardVerdict | Paused]
 
@@ -259,6 +262,8 @@ class RunServices(NotifyServices):
     models: ModelRegistry
     read_script: ReadScript = field(default=no_scripts)
     """Returns the content of a pipeline's own training script. Raises ScriptError."""
+    read_modules: ReadModules = field(default=no_modules)
+    """Returns what such a script may import, given the pipeline's files. Raises ScriptError."""
     max_concurrent_runs: int = 10
     """Over all pipelines; each pipeline has at most one active run."""
     plan_facts: PlanFacts = field(default_factory=PlanFacts)

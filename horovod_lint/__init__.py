@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from horovod_lint.findings import Finding, LintReport
 from horovod_lint.fixes import FIXABLE, fix_script
-from horovod_lint.linking import ScriptFile, scripts_among
+from horovod_lint.linking import OTHERS_CODE, ScriptFile, scripts_among
 from horovod_lint.lint import lint_script
 from horovod_lint.notebook import MAX_NOTEBOOK_BYTES, NOTEBOOK_SUFFIX
 from horovod_lint.rules import RULES, Rule, RuleCode, Severity
@@ -20,6 +20,7 @@ __all__ = [
     "MAX_NOTEBOOK_BYTES",
     "MAX_SCRIPT_BYTES",
     "NOTEBOOK_SUFFIX",
+    "OTHERS_CODE",
     "RULES",
     "Finding",
     "LintReport",

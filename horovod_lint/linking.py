@@ -14,6 +14,8 @@ from pathlib import PurePath
 from horovod_lint.names import restore_names
 from horovod_lint.script import MAX_SCRIPT_BYTES, FunctionNode, Part, ScriptError, Source, parse_source
 
+OTHERS_CODE = frozenset({"__pycache__", "node_modules", "site-packages", "venv"})
+"""Folders with other people's code; those whose names begin with a dot are skipped too."""
 MAX_LINKED_BYTES = 4 * MAX_SCRIPT_BYTES
 """Limit on a script together with the modules that it imports."""
 _Scope = FunctionNode | ast.Lambda | ast.ClassDef

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from function_app.adapters.azure_ml_logs import JobLogs, run_details
+from function_app.adapters.azure_ml_metrics import read_metrics, tracking_client
 from function_app.adapters.azure_ml_pace import Pace
 from function_app.adapters.connections import credential
 from function_app.domain.errors import ServiceUnavailableError, SubmissionRefusedError
@@ -29,6 +30,7 @@ from shared.errors import LandfallError
 
 if TYPE_CHECKING:
     from azure.ai.ml import MLClient
+    from azure.core import PipelineClient
     from azure.core.exceptions import HttpResponseError
 
 RUN_ID_TAG = "landfall.run_id"
@@ -64,6 +66,7 @@ class WorkspaceClient:
         self._client_id = client_id
         self._pace = pace or Pace()
         self._client: MLClient | None = None
+        self._tracking: PipelineClient[Any, Any] | None = None
         self._lock = threading.Lock()
 
     def get(self) -> MLClient:
@@ -73,10 +76,18 @@ class WorkspaceClient:
                 self._client = self._build()
             return self._client
 
+    def tracking(self) -> PipelineClient[Any, Any]:
+        """Return the client of the workspace's MLflow API, built at the first call."""
+        client = self.get()
+        with self._lock:
+            if self._tracking is None:
+                self._tracking = tracking_client(client, credential(self._client_id), self._pace.policy())
+            return self._tracking
+
     def forget(self) -> None:
         """Build the client again at the next call: its credential keeps tokens, also one that is refused."""
         with self._lock:
-            self._client = None
+            self._client = self._tracking = None
 
     @contextmanager
     def errors(self, action: str) -> Iterator[None]:
@@ -212,6 +223,11 @@ class AzureMLJobs:
                 return self._client.logs.part(self._client.get(), name, rank=rank, after=after, max_bytes=max_bytes)
             except ResourceNotFoundError:  # the run history does not know it, or not yet
                 return None
+
+    def logged_metrics(self, name: str) -> Mapping[str, float]:
+        """See JobService. One GET."""
+        with self._client.errors(f"read the MLflow run of job {name}"):
+            return read_metrics(self._client.tracking(), self._client.workspace, name)
 
     def _met(self, spec: JobSpec) -> JobStatus:
         """Return the job that has this name if it is the same one. Raises SubmissionRefusedError where it is not."""

@@ -8,10 +8,11 @@ from __future__ import annotations
 import contextlib
 import difflib
 import json
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Annotated, Any, get_args, get_origin
 
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
@@ -26,10 +27,12 @@ from function_app.config.prices import PRICES_FILE, PlanFacts, Prices
 from function_app.config.recipients import Recipient, RecipientField
 from function_app.config.yaml_text import MAX_FILE_BYTES, lines_of, yaml_as_json
 from function_app.domain.errors import PipelineError
-from horovod_lint import MAX_SCRIPT_BYTES, ScriptError
+from horovod_lint import MAX_SCRIPT_BYTES, OTHERS_CODE, ScriptError, ScriptFile
 from shared.safe_text import MAX_VALUE_CHARS, setting_value
 
 MAX_FILES = 1000
+MAX_MODULES, MAX_MODULE_BYTES = 500, 32 << 20
+"""Limits on the modules that are read for a script, as `landfall lint` has them."""
 SUFFIXES = (".yaml", ".yml")
 
 _MEANINGS = {
@@ -461,6 +464,46 @@ def read_script(folder: Path, script: str) -> bytes:
             return stream.read(MAX_SCRIPT_BYTES + 1)
     except OSError as error:
         raise ScriptError(f"{script}: cannot be read from the folder of the pipelines: {error.strerror}") from error
+
+
+def read_modules(folder: Path, files: Sequence[str]) -> dict[PurePath, ScriptFile]:
+    """Return what a script may import: the modules in the folder ``scripts``, and those among a pipeline's files.
+
+    They are found by their paths below the folder of the pipelines, as if that were the root. Raises ScriptError for
+    more than the limits; a module that cannot be read is left out, as one that cannot be parsed is.
+    """
+    found: dict[PurePath, ScriptFile] = {}
+    num_bytes = 0
+    for path in _modules_in(folder, ("scripts", *files)):
+        name = path.relative_to(folder).as_posix()
+        with contextlib.suppress(ScriptError):
+            content = read_script(folder, name)
+            num_bytes += len(content)
+            found[PurePath("/", name)] = ScriptFile(path=PurePath("/", name), name=name, content=content)
+        if len(found) > MAX_MODULES or num_bytes > MAX_MODULE_BYTES:
+            raise ScriptError(
+                f"scripts: this folder and train.files have more than {MAX_MODULES} modules or "
+                f"{MAX_MODULE_BYTES >> 20} MiB of them; move those that the script does not import elsewhere"
+            )
+    return found
+
+
+def _modules_in(folder: Path, names: Iterable[str]) -> Iterator[Path]:
+    """Yield the Python files of that name or below it, without folders of other people's code."""
+    for name in names:
+        path = folder / name
+        if path.suffix == ".py" and path.is_file():
+            yield path
+        for parent, folders, files in os.walk(path):
+            folders[:] = sorted(one for one in folders if one[:1] != "." and one not in OTHERS_CODE)
+            yield from (
+                one for file in sorted(files) if (one := Path(parent, file)).suffix == ".py" and one.is_file()
+            )
+
+
+def no_modules(_files: Sequence[str]) -> dict[PurePath, ScriptFile]:
+    """Return none; stands in for ``read_modules`` where no folder exists."""
+    return {}
 
 
 def no_scripts(script: str) -> bytes:

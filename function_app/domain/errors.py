@@ -133,5 +133,9 @@ class LogUnreadableError(LandfallError):
     """A job's log cannot be read; the message says why and what to do."""
 
 
+class MetricsUnreadableError(LandfallError):
+    """The metrics of a job's MLflow run cannot be read; the message says why and what to do."""
+
+
 class NotificationError(LandfallError):
     """A notification could not be delivered; it stays in the outbox."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
@@ -115,6 +116,24 @@ class LogPart:
     """Where they begin in the log."""
     size: int
     """Bytes that the log has so far."""
+
+
+MAX_LOGGED_METRICS = 100
+_MAX_METRIC_NAME_CHARS = 250
+"""MLflow's own limit."""
+
+
+def finite_metrics(logged: Mapping[str, object]) -> dict[str, float]:
+    """Return what a job logged as metrics: finite numbers under names of a sane length, the first by name."""
+    found = {
+        name: float(value)
+        for name, value in sorted(logged.items())
+        if len(name) <= _MAX_METRIC_NAME_CHARS
+        and isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and abs(value) <= sys.float_info.max
+    }
+    return dict(list(found.items())[:MAX_LOGGED_METRICS])
 
 
 @dataclass(frozen=True, kw_only=True)

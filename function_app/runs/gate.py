@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from function_app.config.pipelines import Pipeline, Register, Requirement
-from function_app.domain.errors import DocumentTooLargeError, LogUnreadableError
+from function_app.domain.errors import DocumentTooLargeError, LogUnreadableError, MetricsUnreadableError
 from function_app.domain.failures import FailureClass
 from function_app.domain.jobs import JobSpec, expected_device, report_path, runs_own_script, spec_from_json
 from function_app.domain.records import RunRecord
@@ -15,13 +15,17 @@ from shared.training_report import MAX_REPORT_BYTES, TrainingReport, TrainingRep
 
 MAX_LOG_BYTES = 256 << 10
 """The end of a log in which printed metrics are looked for."""
+MLFLOW_RUN, LOG_OF_RANK_0 = "the MLflow run", "the log of rank 0"
 MAX_SHOWN_CHARS = 50
 """Length to which a value of a report is cut in a reason."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class PrintedReport(TrainingReport):
-    """What a user's script printed, which wrote no report."""
+class MetricsOnlyReport(TrainingReport):
+    """What a user's script logged to MLflow or printed, which wrote no report."""
+
+    metrics_from: str
+    """As history and lineage say it."""
 
 
 class GateError(LandfallError):
@@ -58,7 +62,7 @@ def check_superseded(run: RunRecord, register: Register, ledger: VersionLedger) 
 
 
 def read_report(run: RunRecord, run_outputs: DocumentStore, jobs: JobService) -> TrainingReport:
-    """Return the report of a completed run; without a file, of the metrics that a user's script printed.
+    """Return the report of a completed run; without a file, of what a user's script logged to MLflow or printed.
 
     Raises GateError where it is missing, damaged or about other data.
     """
@@ -72,7 +76,7 @@ def read_report(run: RunRecord, run_outputs: DocumentStore, jobs: JobService) ->
     missing = f"the job completed without a training report: there is no {path} in the runs container"
     if text is None:
         if own:
-            return _printed(run, spec, jobs, missing)
+            return _without_file(run, spec, jobs, missing)
         raise GateError(missing)
     try:
         report = TrainingReport.from_json(text, plain=_plain(run, spec) if own else None)
@@ -83,18 +87,29 @@ def read_report(run: RunRecord, run_outputs: DocumentStore, jobs: JobService) ->
     return report
 
 
-def _printed(run: RunRecord, spec: JobSpec, jobs: JobService, missing: str) -> TrainingReport:
-    """Return the report that rank 0's log makes up. Raises GateError."""
+def _without_file(run: RunRecord, spec: JobSpec, jobs: JobService, missing: str) -> TrainingReport:
+    """Return the report that the MLflow run and rank 0's log make up. Raises GateError.
+
+    A metric that is in both has the value of the MLflow run: a library that logs there by itself need not log all.
+    """
+    problems, logged, printed = [], {}, {}
     try:
-        metrics = printed_metrics(jobs.log_tail(run.run_id, max_bytes=MAX_LOG_BYTES) or "")
+        logged = dict(jobs.logged_metrics(run.run_id))
+    except MetricsUnreadableError as error:
+        problems.append(str(error))
+    try:
+        printed = printed_metrics(jobs.log_tail(run.run_id, max_bytes=MAX_LOG_BYTES) or "")
     except LogUnreadableError as error:
-        raise GateError(f"{missing}, and rank 0's log cannot be read: {error}") from error
-    if not metrics:
+        problems.append(f"rank 0's log cannot be read: {error}")
+    if not logged and not printed:
         raise GateError(
-            f"{missing}, and no line such as val_accuracy=0.93 in rank 0's log; let the script write "
-            '{"val_accuracy": 0.93} to the file that LANDFALL_REPORT names, or print such a line'
+            f"{missing}, no metric in its MLflow run, and no line such as val_accuracy=0.93 in rank 0's log"
+            f"{''.join(f' ({problem})' for problem in problems)}; let the script write "
+            '{"val_accuracy": 0.93} to the file that LANDFALL_REPORT names, log it to MLflow, or print such a line'
         )
-    return PrintedReport(**{**vars(_plain(run, spec)), "metrics": metrics})
+    sources = [name for name, found in ((MLFLOW_RUN, logged), (LOG_OF_RANK_0, printed.keys() - logged)) if found]
+    members = {**vars(_plain(run, spec)), "metrics": {**printed, **logged}}
+    return MetricsOnlyReport(**members, metrics_from=" and ".join(sources))
 
 
 def _plain(run: RunRecord, spec: JobSpec) -> TrainingReport:

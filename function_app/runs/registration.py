@@ -21,7 +21,7 @@ from function_app.runs.admission import submit_again
 from function_app.runs.attempts import final_members
 from function_app.runs.gate import (
     GateError,
-    PrintedReport,
+    MetricsOnlyReport,
     check_contents,
     check_gate,
     check_machines,
@@ -168,7 +168,7 @@ def _metrics_from(run: RunRecord, report: TrainingReport) -> dict[str, str]:
     """Return where the metrics of a user's script come from."""
     if not runs_own_script(spec_from_json(run.spec).command):
         return {}
-    return {"metrics_from": "the log of rank 0" if isinstance(report, PrintedReport) else "the report file"}
+    return {"metrics_from": report.metrics_from if isinstance(report, MetricsOnlyReport) else "the report file"}
 
 
 def _script_errors(run: RunRecord) -> dict[str, str]:

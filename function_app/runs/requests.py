@@ -82,7 +82,7 @@ def request_run(
     pipeline = services.pipeline_of(version.dataset)
     options = overridden(pipeline, overrides)
     generation = closing_of(pipeline, version, services)
-    check = check_script(pipeline, services.read_script)
+    check = check_script(pipeline, services.read_script, services.read_modules)
     if forced_by is None:
         refuse_held(generation, services.ledger)
         refuse_bad_script(pipeline, check)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
+from function_app.config.pipeline_files import no_modules
 from function_app.config.pipelines import Pipeline, is_own_script
 from function_app.domain.errors import ScriptRefusedError
 from function_app.domain.jobs import TAG, Plan, with_tags
 from function_app.domain.records import RunRecord
-from function_app.services import ReadScript, RunServices
+from function_app.services import ReadModules, ReadScript, RunServices
 from horovod_lint import ScriptError
 
 if TYPE_CHECKING:
@@ -37,8 +39,8 @@ class ScriptCheck:
         return "; ".join(self.errors[:MAX_LISTED]) + more
 
 
-def check_script(pipeline: Pipeline, read_script: ReadScript) -> ScriptCheck:
-    """Check a pipeline's script, where it is the user's own."""
+def check_script(pipeline: Pipeline, read_script: ReadScript, read_modules: ReadModules = no_modules) -> ScriptCheck:
+    """Check a pipeline's script with the modules that it imports, where it is the user's own."""
     train = pipeline.train
     if not is_own_script(train.script):
         return ScriptCheck()
@@ -56,6 +58,8 @@ def check_script(pipeline: Pipeline, read_script: ReadScript) -> ScriptCheck:
                 registers=pipeline.register_ is not None,
                 distribution=train.distribution,
             ),
+            path=PurePath("/", train.script),
+            files=read_modules(train.files),
         )
     except ScriptError as error:
         return ScriptCheck(errors=(str(error),), codes=("unreadable",))
@@ -85,7 +89,7 @@ def script_refusal(run: RunRecord, services: RunServices) -> str | None:
     pipeline = services.pipelines.get(run.dataset_version.dataset)
     if pipeline is None or run.forced_by is not None or run.attempt > 1:
         return None
-    check = check_script(pipeline, services.read_script)
+    check = check_script(pipeline, services.read_script, services.read_modules)
     if not check.errors or services.jobs.status(run.run_id) is not None:
         return None
     return f"{pipeline.train.script} has {_number(check)}: {check.summary}"
@@ -99,7 +103,7 @@ def with_script_errors(plan: Plan, check: ScriptCheck) -> Plan:
 
 
 def _worded(script: str, finding: Finding) -> str:
-    return f"{script}:{finding.line}: {finding.code}: {finding.message}"
+    return f"{finding.file or script}:{finding.line}: {finding.code}: {finding.message}"
 
 
 def _number(check: ScriptCheck) -> str:

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from function_app.domain.errors import SubmissionRefusedError
+from function_app.domain.errors import MetricsUnreadableError, SubmissionRefusedError
 from function_app.domain.failures import NAME_TAKEN, NOT_PUBLISHED
-from function_app.domain.jobs import JobSpec, JobStatus, LogPart, ModelRegistration, files_asset, not_published
+from function_app.domain.jobs import (
+    JobSpec,
+    JobStatus,
+    LogPart,
+    ModelRegistration,
+    files_asset,
+    finite_metrics,
+    not_published,
+)
 from function_app.domain.records import NotificationRecord
 
 UNKNOWN_COMPUTE = "400/UserError/BadArgument/UnknownTargetType"
@@ -25,6 +34,10 @@ class MemoryJobs:
     statuses: dict[str, JobStatus] = field(default_factory=dict)
     logs: dict[str, str] = field(default_factory=dict)
     """Logs of rank 0 by the job's name, and of rank n by ``name/n``."""
+    metrics: dict[str, dict[str, float]] = field(default_factory=dict)
+    """What jobs logged to their MLflow runs, by the job's name."""
+    metrics_refusal: str | None = None
+    """Where set, asking for metrics raises it."""
     refusal: str | None = None
     """Where set, every submission raises it."""
     deleted_computes: set[str] = field(default_factory=set)
@@ -94,6 +107,12 @@ class MemoryJobs:
         size = len(content)
         start = max(0, size - max_bytes) if after is None else min(after, size)
         return LogPart(content=content[start : start + max_bytes], start=start, size=size)
+
+    def logged_metrics(self, name: str) -> Mapping[str, float]:
+        """See JobService."""
+        if self.metrics_refusal is not None:
+            raise MetricsUnreadableError(self.metrics_refusal)
+        return finite_metrics(self.metrics.get(name, {}))
 
 
 @dataclass(kw_only=True)

@@ -147,7 +147,7 @@ def _trainable(version: DatasetVersion, pipeline: Pipeline, services: Services) 
             f"{version} has never been whole, so it cannot be trained on; its page says what is missing"
         )
     refuse_held(generation, services.ledger)
-    refuse_bad_script(pipeline, check_script(pipeline, services.read_script))
+    refuse_bad_script(pipeline, check_script(pipeline, services.read_script, services.read_modules))
     return generation
 
 

@@ -277,7 +277,7 @@ _MAY_BROADCAST = re.compile(r"broadcast|bcast|sync", re.IGNORECASE)
 
 def _check_broadcast(view: View) -> Iterator[Finding]:
     """Find training whose ranks start from different weights."""
-    trainings = training_calls(view)
+    trainings = training_calls(view) or _sessions(view)
     if not view.uses_horovod or not trainings or _may_broadcast(view) or _is_seeded_alike(view):
         return
     if any(item.call is None for fit in keras_fits(view) for item in callback_items(view, fit.callbacks)):
@@ -286,6 +286,19 @@ def _check_broadcast(view: View) -> Iterator[Finding]:
         return
     message = "training starts here without a broadcast of the root's weights"
     yield view.finding(RuleCode.NO_INITIAL_BROADCAST, trainings[0], message)
+
+
+def _sessions(view: View) -> list[ast.Call]:
+    """Return the calls that train with a session or an estimator of TensorFlow 1; a hook broadcasts there."""
+    found = []
+    for call in view.script.calls:
+        paths = view.modules.paths(call.func)
+        is_training = any(path.endswith(("train.MonitoredTrainingSession", "train_and_evaluate")) for path in paths)
+        if last_name(call) == "train" and isinstance(call.func, ast.Attribute):
+            origins = (o.func for o in view.flow.origins(call.func.value) if isinstance(o, ast.Call))
+            is_training = any(p.endswith("estimator.Estimator") for o in origins for p in view.modules.paths(o))
+        found += [call] if is_training else []
+    return found
 
 
 def _may_broadcast(view: View) -> bool:

@@ -152,6 +152,7 @@ def _check_arguments(view: View) -> Iterator[Finding]:
 # -- report_not_written
 _METRIC = re.compile(r"[A-Za-z_]\w*=")
 """The beginning of a line that reports a metric, as in ``print(f"val_accuracy={value}")``."""
+_LOG_METRICS = {"autolog", "log_metric", "log_metrics", "log_batch", "MlflowCallback", "MLflowCallback"}
 _RUNS_OTHER_CODE = ("subprocess", "runpy", "importlib", "multiprocessing")
 
 
@@ -162,6 +163,8 @@ def _check_report(view: View) -> Iterator[Finding]:
         return
     if any(view.modules.uses(library) for library in _RUNS_OTHER_CODE) or any(map(_names_report, view.script.nodes)):
         return
+    if any(_logs_metrics(view, call) for call in view.script.calls):
+        return
     message = "the script trains, but writes no training report, so no model can be registered"
     yield view.finding(RuleCode.REPORT_NOT_WRITTEN, trainings[-1], message)
 
@@ -169,6 +172,13 @@ def _check_report(view: View) -> Iterator[Finding]:
 def _names_report(node: ast.AST) -> bool:
     texts = (getattr(node, name, None) for name in ("id", "attr", "arg", "name", "value", "module"))
     return any(isinstance(text, str) and ("report" in text.lower() or _METRIC.match(text)) for text in texts)
+
+
+def _logs_metrics(view: View, call: ast.Call) -> bool:
+    """Whether a call gives metrics to the job's MLflow run, itself or through `autolog`."""
+    paths = view.modules.paths(call.func)
+    logs = any(path.startswith("mlflow.") and path.rpartition(".")[2] in _LOG_METRICS for path in paths)
+    return logs or (last_name(call) in _LOG_METRICS - {"autolog"} and view.modules.uses("mlflow"))
 
 
 def _known_options(view: View) -> set[str] | None:

@@ -220,6 +220,8 @@ _WRITING_FUNCTIONS = (
 )
 _PATH_IS_SECOND = ("saved_model.save", "torch.save")
 _OPENING = frozenset({"open", "GFile", "Open"})
+_WRITING_SESSIONS = ("train.MonitoredTrainingSession", "estimator.Estimator")
+"""What saves checkpoints of TensorFlow 1 into the folder that it is given."""
 _SUMMARIES = ("create_file_writer", "SummaryWriter", "FileWriter")
 _NOWHERE = ("tempfile", "devnull", "/dev/null", "StringIO", "BytesIO", "mkdtemp", "TemporaryDirectory")
 _MLFLOW_VERBS = frozenset({"log", "set", "start", "autolog", "register", "create", "end"})
@@ -266,12 +268,22 @@ def _written_path(view: View, call: ast.Call) -> ast.expr | None:
         is_second = name in ("dump", "save_model") or any(p.endswith(_PATH_IS_SECOND) for p in paths)
         path = argument_of(call, int(is_second), "file", "filename", "export_dir", "filepath", "f", "fname")
         return path or call.func
+    if any(path.endswith(_WRITING_SESSIONS) for path in paths):
+        folder = keyword_of(call, "checkpoint_dir") or keyword_of(call, "model_dir")
+        return None if folder is None or _is_chosen_by_rank(view, folder) else folder
     if not isinstance(call.func, ast.Attribute) or name not in _WRITING_METHODS or paths:
         return None
     if name in ("write_text", "write_bytes"):
         return call.func.value
     returns_text = name in ("to_json", "to_csv") and not call.args and keyword_of(call, "path_or_buf") is None
     return None if returns_text else _path_of_method(view, call)
+
+
+def _is_chosen_by_rank(view: View, folder: ast.expr) -> bool:
+    """Whether a folder is None, which saves nothing, or one that a condition on the rank has chosen."""
+    if isinstance(folder, ast.Constant):
+        return folder.value is None
+    return any(view.guards.is_guarded(node) for node in view.flow.reach(folder).nodes)
 
 
 def _path_of_method(view: View, call: ast.Call) -> ast.expr | None:

@@ -6,20 +6,25 @@ import asyncio
 import contextlib
 import logging
 import os
+import socket
 import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
 
 from local_azure.azure_ml.api.answers import Faults
 from local_azure.azure_ml.api.emulator import CallLog, Emulator
 from local_azure.azure_ml.api.http_api import AzureMlApi
 from local_azure.azure_ml.api.resources import compute_scale
-from local_azure.azure_ml.api.security import certificate_files, token_issuer
+from local_azure.azure_ml.api.security import TokenIssuer, certificate_files, token_issuer
+from local_azure.azure_ml.api.tracking import run_variables
 from local_azure.azure_ml.cluster import ClusterPool
 from local_azure.azure_ml.execution import Executions, Workbench, settle_interrupted
 from local_azure.azure_ml.faults import JobFaults
 from local_azure.azure_ml.hosts import why_simulated
 from local_azure.azure_ml.launch import Images
 from local_azure.azure_ml.mounts import build_library
-from local_azure.azure_ml.runs import EventPublisher, RunBook, log_change
+from local_azure.azure_ml.rank import SOCKET_VARIABLE
+from local_azure.azure_ml.runs import EventPublisher, Run, RunBook, log_change
 from local_azure.azure_ml.service import Clock
 from local_azure.azure_ml.settings import Settings, SettingsError, read_settings
 from local_azure.azure_ml.storage import Storage
@@ -46,15 +51,19 @@ def main() -> int:
 
 async def _serve(settings: Settings) -> None:
     stop = stop_on_signals()
-    with bind(settings.port) as listening, contextlib.closing(Store(settings.state / "state.sqlite3")) as store:
+    async with contextlib.AsyncExitStack() as stack:
+        listening = stack.enter_context(bind(settings.port))
+        store = stack.enter_context(contextlib.closing(Store(settings.state / "state.sqlite3")))
         url = f"https://localhost:{port_of(listening)}"
         endpoint = settings.events_endpoint
         publisher = EventPublisher(endpoint, settings.topic_key) if endpoint else None
-        bench = _workbench(settings, store, publisher)
+        for_jobs = stack.enter_context(_socket_for_jobs())
+        tokens = token_issuer(settings.state)
+        bench = _workbench(settings, store, publisher, _tracking(tokens, for_jobs.getsockname()))
         emulator = Emulator(
             bench=bench,
             executions=Executions(bench),
-            tokens=token_issuer(settings.state),
+            tokens=tokens,
             calls=CallLog(),
             faults=Faults(),
         )
@@ -63,7 +72,11 @@ async def _serve(settings: Settings) -> None:
         settle_interrupted(bench)
         bench.pool.start()
         tls = certificate_files(settings.state).tls_context()
-        async with serving(AzureMlApi(emulator, url).application(), listening, grace_s=0.5, tls=tls):
+        api = AzureMlApi(emulator, url)
+        async with (
+            serving(api.application(), listening, grace_s=0.5, tls=tls),
+            serving(api.application_of_jobs(), for_jobs, grace_s=0.5),
+        ):
             print(f"listening {url}", flush=True)
             await until_stopped(stop)
             await asyncio.to_thread(emulator.executions.stop)
@@ -72,7 +85,24 @@ async def _serve(settings: Settings) -> None:
             await asyncio.to_thread(publisher.stop)
 
 
-def _workbench(settings: Settings, store: Store, publisher: EventPublisher | None) -> Workbench:
+@contextlib.contextmanager
+def _socket_for_jobs() -> Iterator[socket.socket]:
+    """Yield a socket in a folder of its own; nodes have no way to this machine's loopback, but its files."""
+    with tempfile.TemporaryDirectory(prefix="aml-") as folder, socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(f"{folder}/mlflow")
+        yield listening
+
+
+def _tracking(tokens: TokenIssuer, path: str) -> Callable[[Run], Mapping[str, str]]:
+    return lambda run: {**run_variables(run, tokens), SOCKET_VARIABLE: path}
+
+
+def _workbench(
+    settings: Settings,
+    store: Store,
+    publisher: EventPublisher | None,
+    tracking: Callable[[Run], Mapping[str, str]],
+) -> Workbench:
     pool = ClusterPool(settings.delays)
     for resource in store.below(COMPUTES, "/"):
         pool.configure(resource["id"], compute_scale(resource, settings.node_idle_s))
@@ -86,6 +116,7 @@ def _workbench(settings: Settings, store: Store, publisher: EventPublisher | Non
         faults=JobFaults(settings.fault),
         clock=Clock(),
         mount_library=build_library(settings.state),
+        tracking=tracking,
         simulated_because=why_simulated(),
     )
 

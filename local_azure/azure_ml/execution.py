@@ -68,6 +68,8 @@ class Workbench:
     clock: Clock
     mount_library: Path | None
     """None where it cannot be built; outputs are plain folders then."""
+    tracking: Callable[[Run], Mapping[str, str]]
+    """Returns the variables by which a job finds its MLflow run; they win over those of the job, as on Azure."""
     simulated_because: str | None
     """Why nodes are simulated; None where each is a host."""
 
@@ -196,7 +198,8 @@ class Execution:
             nodes = nodes_of(self._spec, self._bench.store, fault, self._bench.simulated_because)
             directory.launcher_log.write_text(f"{nodes.in_words()}\n")
             launch = launch_of(self._run, self._spec, staged, virtual_environment, nodes)
-            launch = replace(launch, environment={**launch.environment, **self._mount(directory, nodes, fault)})
+            more = {**self._mount(directory, nodes, fault), **self._bench.tracking(self._run)}
+            launch = replace(launch, environment={**launch.environment, **more})
             with self._written_through(staged):
                 self._supervise(start(launch, self._bench.settings.cancel_grace_s), staged)
                 self._move(RunState.FINALIZING)

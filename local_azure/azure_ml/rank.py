@@ -3,15 +3,19 @@
     main LOG_DIR DISTRIBUTION RANKS_PER_NODE COMMAND
 
 Under mpirun the log is std_log_process_<rank>.txt as Azure ML names it, otherwise std_log.txt. The command sees
-its outputs as Azure ML mounts them. mpirun starts the ranks of every distribution here, because it ends them all with
+its outputs as Azure ML mounts them, and reaches MLflow at an address of its own node, which a child of it passes on
+to the emulator's socket. mpirun starts the ranks of every distribution here, because it ends them all with
 the first that fails; those of PyTorch and TensorFlow see their own variables and none of mpirun's.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import socket
 import sys
+import threading
 from collections.abc import MutableMapping
 from pathlib import Path
 
@@ -43,6 +47,60 @@ def as_started_by(distribution: str, ranks_per_node: int, variables: MutableMapp
     variables.update(RANK=str(rank), LOCAL_RANK=str(local_rank), NODE_RANK=str(node))
 
 
+SOCKET_VARIABLE = "LANDFALL_TWIN_TRACKING"
+"""Path of the socket at which the emulator answers MLflow's calls."""
+_CHUNK_BYTES = 1 << 16
+
+
+def reach_tracking(variables: MutableMapping[str, str]) -> None:
+    """Listen on this node's loopback and complete MLFLOW_TRACKING_URI with the port; a child passes on what comes."""
+    path = variables.pop(SOCKET_VARIABLE, None)
+    if path is None:
+        return
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}/"
+        variables["MLFLOW_TRACKING_URI"] = variables["MLFLOW_TRACKING_URI"].replace("127.0.0.1:0/", address, 1)
+        if os.fork() == 0:
+            try:
+                die_with_parent()
+                _keep_only(server)
+                _pass_on(server, path)
+            finally:
+                os._exit(1)
+
+
+def _keep_only(server: socket.socket) -> None:
+    """Close what belongs to the rank, such as its connection to mpirun."""
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.closerange(3, server.fileno())
+    os.closerange(server.fileno() + 1, os.sysconf("SC_OPEN_MAX"))
+
+
+def _pass_on(server: socket.socket, path: str) -> None:
+    while True:
+        connection = server.accept()[0]
+        emulator = socket.socket(socket.AF_UNIX)
+        try:
+            emulator.connect(path)
+        except OSError:  # it was stopped, and ends the job
+            connection.close()
+            emulator.close()
+            continue
+        for pair in ((connection, emulator), (emulator, connection)):
+            threading.Thread(target=_copy, args=pair, daemon=True).start()
+
+
+def _copy(source: socket.socket, target: socket.socket) -> None:
+    """Copy what comes until one side closes; then close both, which ends the other direction too."""
+    with contextlib.suppress(OSError):
+        while block := source.recv(_CHUNK_BYTES):
+            target.sendall(block)
+    for one in (source, target):
+        with contextlib.suppress(OSError):
+            one.shutdown(socket.SHUT_RDWR)
+    target.close()
+
+
 def main() -> None:
     """Redirect, then exec: no process stays between mpirun and the command."""
     log_dir, distribution, ranks_per_node, command = sys.argv[1:]
@@ -52,6 +110,7 @@ def main() -> None:
     os.dup2(log, 1)
     os.dup2(log, 2)
     as_started_by(distribution, int(ranks_per_node), os.environ)
+    reach_tracking(os.environ)
     if library := os.environ.get(LIBRARY_VARIABLE):
         os.environ["LD_PRELOAD"] = library  # outputs as a mount; not in mpirun, which has none
     os.execv("/bin/bash", ["bash", "-c", command])  # noqa: S606 - the job's command is a shell command

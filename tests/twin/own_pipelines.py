@@ -21,6 +21,9 @@ SCRIPTS = {
         'arguments.report.write_text(json.dumps({"val_accuracy": accuracy}))', 'print(f"val_accuracy={accuracy}")'
     ),
     "reading": SOUND.replace(
+        'arguments.report.write_text(json.dumps({"val_accuracy": accuracy}))',
+        'import mlflow\n\n    mlflow.log_metric("val_accuracy", accuracy)',
+    ).replace(
         "    arguments = parser.parse_args()\n",
         '    parser.add_argument("--files", type=Path, required=True)\n    arguments = parser.parse_args()\n'
         '    arguments.steps = int((arguments.files / "settings" / "steps.txt").read_text())\n',

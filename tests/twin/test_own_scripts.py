@@ -121,13 +121,17 @@ def test_packages_that_do_not_install_are_a_failure_of_their_own(twin: TwinUnder
 
 @pytest.mark.slow
 def test_a_script_that_reads_a_file_of_its_pipeline_runs_to_a_registered_model(twin: TwinUnderTest) -> None:
-    """Which landfall publish has uploaded; the script would fail without it, and the spec names its very version."""
+    """Which landfall publish has uploaded; the script would fail without it, and the spec names its very version.
+
+    Its metrics are those of its MLflow run, at the address that every job has in its variables.
+    """
     twin.upload("reading/v1", whole_version())
     run = twin.await_settled("reading/v1")
     assert ("registered", 2, 1) == (run["state"], run["world_size"], len(twin.models(run["run_id"]))), run
     with BlobServiceClient.from_connection_string(twin.twin.places.host_connection) as host:
         files = list(host.get_container_client("azureml").list_blob_names(name_starts_with="landfall-files/"))
     assert ["settings/steps.txt"] == [path.split("/", 2)[2] for path in files]
+    assert "'metrics_from': 'the MLflow run'" in str(twin.api.get(f"/api/why/{run['run_id']}"))
 
 
 def test_files_that_are_not_published_are_refused_until_they_are(

@@ -39,6 +39,7 @@ class Emulator:
     tokens: TokenIssuer
     calls: CallLog
     faults: Faults
+    tracking_lock: threading.Lock = field(default_factory=threading.Lock)  # one write to a tracked run at a time
     submission_lock: threading.Lock = field(default_factory=threading.Lock)  # one PUT at a time claims a name
 
     @property

@@ -16,9 +16,9 @@ from typing import Any
 
 from aiohttp import web
 
-from local_azure.azure_ml.api import assets, blobs, emulator, jobs, resources, sizes
+from local_azure.azure_ml.api import assets, blobs, emulator, jobs, resources, sizes, tracking
 from local_azure.azure_ml.api.answers import ANSWERS, Fault, named_fault
-from local_azure.azure_ml.api.call import Answer, Call
+from local_azure.azure_ml.api.call import Answer, Call, not_found
 from local_azure.azure_ml.api.emulator import Emulator, LoggedCall
 from local_azure.azure_ml.api.throttling import Throttling
 from local_azure.azure_ml.faults import AnswerFault
@@ -27,6 +27,8 @@ from local_azure.azure_ml.service import ServiceError
 _BODY_LIMIT_BYTES = 5 << 20  # blocks of blobs have 4 MiB
 _NOT_LOGGED = ("/twin/", "/msi/")  # and not affected by faults
 _ARM = "/subscriptions/"
+_TRACKING = "/mlflow/"
+_ARTIFACT_LIMIT_BYTES = 64 << 20
 _DROPPED = 0
 
 logger = logging.getLogger(__name__)
@@ -45,6 +47,17 @@ class AzureMlApi:
         application = web.Application(client_max_size=_BODY_LIMIT_BYTES)
         application.router.add_route("*", "/{path:.*}", self._answer)
         return application
+
+    def application_of_jobs(self) -> web.Application:
+        """Return the application that jobs reach: MLflow's part, without faults and the log of calls."""
+        application = web.Application(client_max_size=_ARTIFACT_LIMIT_BYTES)
+        application.router.add_route("*", "/{path:.*}", self._answer_job)
+        return application
+
+    async def _answer_job(self, request: web.Request) -> web.StreamResponse:
+        if not request.path.startswith(_TRACKING):
+            return _response(_refused(not_found("Jobs reach MLflow's part of this emulator only.")))
+        return _response(await self._handle(request))
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         if request.path.startswith(_NOT_LOGGED):
@@ -130,12 +143,12 @@ class AzureMlApi:
 async def _body(request: web.Request) -> Any:
     """Return the bytes of a blob, or what JSON says."""
     try:
-        if request.path.startswith("/blob/"):
+        if request.path.startswith("/blob/") or "/mlflow-artifacts/" in request.path:
             return await request.read()
         text = await request.text()
         return json.loads(text) if text else None
     except web.HTTPRequestEntityTooLarge as error:
-        limit = f"The request body is larger than {_BODY_LIMIT_BYTES} bytes."
+        limit = f"The request body is larger than {request.client_max_size} bytes."
         raise ServiceError(413, "RequestEntityTooLarge", limit) from error
     except ValueError as error:  # wrong JSON, or wrong encoding of the text
         raise ServiceError(400, "UserError", f"The request body is not JSON: {error}.") from error
@@ -175,12 +188,14 @@ _WORKSPACE = (
 )
 _LOCATION = r"/subscriptions/[^/]+/providers/Microsoft\.MachineLearningServices/locations/[^/]+"
 _BLOB = r"/blob/(?P<account>[^/]+)/(?P<container>[^/]+)(?:/(?P<path>.+))?"
+_MLFLOW = r"/mlflow/v2\.0" + _WORKSPACE + r"/api/2\.0/mlflow"
+_ARTIFACT = r"-artifacts/artifacts/(?P<run>[^/]+)/(?P<path>.+)"
 _ASSET = _WORKSPACE + r"/(?P<kind>codes|data|environments|models)"
 
 
 @dataclass(frozen=True, kw_only=True)
 class HandlerRoute:
-    """A method and a shape of path; `open` ones need no token. ARM paths compare without case."""
+    """A method and a shape of path; `open` ones need no token, or check it. ARM paths compare without case."""
 
     method: str
     pattern: re.Pattern[str]
@@ -222,6 +237,14 @@ ROUTES = [
     _route("GET", _LOCATION + r"/mfeOperationResults/jc:(?P<operation>[^/]+)", jobs.get_cancel_result),
     _route("GET", r"/history/v1\.0" + _WORKSPACE + r"/runs/(?P<name>[^/]+)/details", jobs.get_run_details),
     _route("GET", r"/history/v1\.0" + _WORKSPACE + r"/runs/(?P<name>[^/]+)", jobs.get_run),
+    _route("GET", _MLFLOW + r"/runs/get", tracking.get_run, open_to_all=True),
+    _route("POST", _MLFLOW + r"/runs/update", tracking.update_run, open_to_all=True),
+    _route("POST", _MLFLOW + r"/runs/log-batch", tracking.log_batch, open_to_all=True),
+    _route("POST", _MLFLOW + r"/runs/log-metric", tracking.log_metric, open_to_all=True),
+    _route("POST", _MLFLOW + r"/runs/log-parameter", tracking.log_parameter, open_to_all=True),
+    _route("POST", _MLFLOW + r"/runs/set-tag", tracking.set_tag, open_to_all=True),
+    _route("GET", _MLFLOW + r"/experiments/get(?:-by-name)?", tracking.get_experiment, open_to_all=True),
+    _route("PUT", _MLFLOW + _ARTIFACT, tracking.put_artifact, open_to_all=True),
     _route("GET", _BLOB, blobs.get_blob, open_to_all=True),
     _route("HEAD", _BLOB, blobs.get_blob, open_to_all=True),
     _route("PUT", _BLOB, blobs.put_blob, open_to_all=True),

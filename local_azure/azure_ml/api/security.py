@@ -12,6 +12,7 @@ import secrets
 import ssl
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import jwt
 from cryptography import x509
@@ -23,6 +24,8 @@ from local_azure.azure_ml.service import ServiceError, utcnow
 
 LIFETIME_S = 24 * 3600  # what App Service hands out
 SYSTEM_IDENTITY = "system"
+RUN_AUDIENCE = "landfall-twin-run"
+"""Resource of the tokens that jobs have for their own runs; they open nothing else."""
 _ALGORITHM = "HS256"
 
 CERTIFICATE_LIFETIME = dt.timedelta(days=90)
@@ -63,23 +66,32 @@ class TokenIssuer:
     def caller(self, authorization: str | None, audience: str | None = None) -> str:
         """Return the client id in an Authorization header. Raises ServiceError 401 without a valid token.
 
-        ``audience``: the resource that the token must be for; None where any will do.
+        ``audience``: the resource that the token must be for; None where any will do but that of runs.
         """
+        claims = self._claims(authorization)
+        resource = str(claims["aud"]).rstrip("/")
+        if resource != RUN_AUDIENCE and claims.get("epoch", 0) < self._epoch:
+            raise _unauthorised("ExpiredAuthenticationToken", "The access token has expired.")
+        if resource != audience and (audience is not None or resource == RUN_AUDIENCE):
+            raise _unauthorised("InvalidAuthenticationInfo", f"The access token is not for {audience or 'this'}.")
+        return str(claims["appid"])
+
+    def is_of_run(self, authorization: str | None) -> bool:
+        """Whether the token in an Authorization header is a job's. Raises ServiceError 401 without a valid token."""
+        return str(self._claims(authorization)["aud"]) == RUN_AUDIENCE
+
+    def _claims(self, authorization: str | None) -> dict[str, Any]:
         scheme, _, token = (authorization or "").partition(" ")
         if scheme.lower() != "bearer":
             raise _unauthorised("AuthenticationFailed", "The Authorization header with a bearer token is missing.")
         try:
-            claims = jwt.decode(token, self._key, [_ALGORITHM], options={"verify_aud": False})
+            claims: dict[str, Any] = jwt.decode(token, self._key, [_ALGORITHM], options={"verify_aud": False})
         except jwt.ExpiredSignatureError as error:
             raise _unauthorised("ExpiredAuthenticationToken", "The access token has expired.") from error
         except jwt.InvalidTokenError as error:
             message = f"The access token is not one of this emulator's /msi/token endpoint: {error}."
             raise _unauthorised("InvalidAuthenticationToken", message) from error
-        if claims.get("epoch", 0) < self._epoch:
-            raise _unauthorised("ExpiredAuthenticationToken", "The access token has expired.")
-        if audience not in (None, str(claims["aud"]).rstrip("/")):
-            raise _unauthorised("InvalidAuthenticationInfo", f"The access token is not for {audience}.")
-        return str(claims["appid"])
+        return claims
 
 
 def token_issuer(directory: Path) -> TokenIssuer:

@@ -16,6 +16,11 @@ from tests.contract.function_app.azure_ml_benches import MODEL, Bench, EmulatorB
 from tests.support.azure_ml import WORKSPACE_ID, AzureMl
 
 TWO_RANKS = "echo rank $OMPI_COMM_WORLD_RANK began; echo rank $OMPI_COMM_WORLD_RANK ended"
+LOGS_TO_MLFLOW = (
+    "import mlflow; mlflow.start_run(); mlflow.log_param('lr', 0.1); mlflow.set_tag('a', 'b'); "
+    "mlflow.log_metric('val_accuracy', 0.9, step=2); mlflow.log_metric('val_accuracy', 0.5, step=1); "
+    "mlflow.log_metrics({'val/loss': 1, 'worst': float('nan')}); mlflow.log_text('words', 'notes/a.txt')"
+)
 BOTH = ["memory", pytest.param("emulator", marks=pytest.mark.azurite)]
 
 
@@ -165,6 +170,25 @@ def test_each_rank_has_a_log_that_is_read_in_parts(bench: Bench) -> None:
         assert (b"ended\n", 20, 26) == (tail and astuple(tail))
     assert bench.jobs.log_part(spec.name, rank=2, after=0, max_bytes=6) is None
     assert bench.jobs.log_part("landfall-unknown-a1", rank=0, after=0, max_bytes=6) is None
+
+
+def test_what_a_job_logs_to_mlflow_is_read_with_its_last_values(bench: Bench) -> None:
+    """By the real client, without a setting of the script's own; what is no finite number is left out."""
+    spec = job_spec("Completed", command=f'python -c "{LOGS_TO_MLFLOW}"')
+    bench.jobs.submit(spec)
+    bench.reach(spec.name, "Completed")
+    if isinstance(bench.jobs, MemoryJobs):
+        logged = {"val_accuracy": 0.9, "val/loss": 1, "worst": float("nan")}
+        bench.jobs.metrics[spec.name] = logged
+    assert {"val_accuracy": 0.9, "val/loss": 1.0} == bench.jobs.logged_metrics(spec.name)
+
+
+def test_a_job_that_logged_nothing_has_no_metrics(bench: Bench) -> None:
+    """Nor has one that the service does not know."""
+    spec = job_spec("Completed")
+    bench.jobs.submit(spec)
+    bench.reach(spec.name, "Completed")
+    assert [{}, {}] == [bench.jobs.logged_metrics(name) for name in (spec.name, "landfall-unknown-a1")]
 
 
 def test_a_failed_job_says_why(bench: Bench) -> None:

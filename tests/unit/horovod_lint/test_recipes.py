@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from horovod_lint import lint_script
+from horovod_lint import Machine, lint_script
 from tests.unit.horovod_lint.scripts import found, spoilt
 
 KERAS2 = {"TF_USE_LEGACY_KERAS": "1"}
@@ -180,6 +180,156 @@ if __name__ == '__main__':
 """Azure's samples for distributed deep learning: one script for one process and for many, by a variable."""
 
 
+SESSION = """import tensorflow as tf
+import horovod.tensorflow as hvd
+
+def batches(images, labels, size):
+    while True:
+        for start in range(0, len(images) - size, size):
+            yield images[start:start + size], labels[start:start + size]
+
+def main(_):
+    hvd.init()
+    (images, labels), _ = tf.keras.datasets.mnist.load_data('mnist-%d.npz' % hvd.rank())
+    image, label = tf.placeholder(tf.float32, [None, 784]), tf.placeholder(tf.int64, [None])
+    loss = tf.losses.sparse_softmax_cross_entropy(label, tf.layers.dense(image, 10))
+    opt = tf.train.AdamOptimizer(0.001 * hvd.size())
+    opt = hvd.DistributedOptimizer(opt)
+    step = tf.train.get_or_create_global_step()
+    train_op = opt.minimize(loss, global_step=step)
+    hooks = [
+        hvd.BroadcastGlobalVariablesHook(0),
+        tf.train.StopAtStepHook(last_step=20000 // hvd.size()),
+    ]
+    config = tf.ConfigProto()
+    config.gpu_options.visible_device_list = str(hvd.local_rank())
+    folder = './checkpoints' if hvd.rank() == 0 else None
+    feed = batches(images.reshape(-1, 784), labels, 100)
+    with tf.train.MonitoredTrainingSession(checkpoint_dir=folder, hooks=hooks, config=config) as session:
+        while not session.should_stop():
+            x, y = next(feed)
+            session.run(train_op, feed_dict={image: x, label: y})
+
+if __name__ == '__main__':
+    tf.app.run()
+"""
+"""A session of TensorFlow 1 that hooks stop and broadcast in."""
+
+CHOSEN = "    if hvd.rank() == 0:\n        folder = 'x'\n    else:\n        folder = None\n"
+
+ESTIMATOR = """import os
+import tensorflow as tf
+
+_DISTRIBUTED = os.getenv('DISTRIBUTED', 'False') == 'True'
+if _DISTRIBUTED:
+    import horovod.tensorflow as hvd
+
+def _optimizer(rate, is_distributed=_DISTRIBUTED):
+    if is_distributed:
+        return hvd.DistributedOptimizer(tf.train.MomentumOptimizer(learning_rate=rate * hvd.size(), momentum=0.9))
+    else:
+        return tf.train.MomentumOptimizer(learning_rate=rate, momentum=0.9)
+
+def _folder(is_distributed=_DISTRIBUTED):
+    if is_distributed:
+        return os.getenv('AZ_BATCHAI_OUTPUT_MODEL') if hvd.rank() == 0 else os.getenv('AZ_BATCHAI_JOB_TEMP_DIR')
+    return os.getenv('AZ_BATCHAI_OUTPUT_MODEL')
+
+def _hooks(is_distributed=_DISTRIBUTED):
+    return [hvd.BroadcastGlobalVariablesHook(0)] if is_distributed else []
+
+def _config():
+    config = tf.ConfigProto()
+    config.gpu_options.visible_device_list = str(hvd.local_rank())
+    return tf.estimator.RunConfig(session_config=config)
+
+def model_fn(features, labels, mode, params):
+    loss = tf.losses.sparse_softmax_cross_entropy(labels, tf.layers.dense(features, 1000))
+    train_op = _optimizer(params['rate']).minimize(loss, global_step=tf.train.get_global_step())
+    return tf.estimator.EstimatorSpec(mode=mode, loss=loss, train_op=train_op)
+
+def input_fn():
+    files = tf.data.Dataset.list_files(os.getenv('AZ_BATCHAI_INPUT_TRAIN') + '/*')
+    return tf.data.TFRecordDataset(files).repeat().batch(64).make_one_shot_iterator().get_next()
+
+def main():
+    if _DISTRIBUTED:
+        hvd.init()
+    model = tf.estimator.Estimator(model_fn=model_fn, params={'rate': 0.001}, model_dir=_folder(), config=_config())
+    model.train(input_fn=input_fn, steps=1281167 // (64 * hvd.size()), hooks=_hooks())
+
+if __name__ == '__main__':
+    main()
+"""
+"""An estimator of TensorFlow 1, as Azure's samples have it: one script with and without Horovod."""
+
+BENCHMARK = f"""import timeit
+import tensorflow as tf
+import horovod.tensorflow as hvd
+from tensorflow.keras import applications
+
+{GPUS}
+model = getattr(applications, 'ResNet50')(weights=None)
+opt = tf.optimizers.SGD(0.01)
+data = tf.random.uniform([32, 224, 224, 3])
+target = tf.random.uniform([32, 1], minval=0, maxval=999, dtype=tf.int64)
+
+@tf.function
+def benchmark_step(first_batch):
+    with tf.GradientTape() as tape:
+        loss = tf.losses.sparse_categorical_crossentropy(target, model(data, training=True))
+    tape = hvd.DistributedGradientTape(tape, compression=hvd.Compression.fp16)
+    gradients = tape.gradient(loss, model.trainable_variables)
+    opt.apply_gradients(zip(gradients, model.trainable_variables))
+    if first_batch:
+        hvd.broadcast_variables(model.variables, root_rank=0)
+        hvd.broadcast_variables(opt.variables(), root_rank=0)
+
+def log(text):
+    if hvd.rank() != 0:
+        return
+    print(text)
+
+benchmark_step(first_batch=True)
+for number in range(10):
+    seconds = timeit.timeit(lambda: benchmark_step(first_batch=False), number=10)
+    log('Iter #%d: %.1f img/sec' % (number, 320 / seconds))
+"""
+"""A benchmark on random images, with one step for all batches."""
+
+BROADCASTS = BENCHMARK[BENCHMARK.index("    if first_batch") : BENCHMARK.index("\ndef log")]
+TORCH = """import torch
+import torch.nn.functional as F
+import torch.utils.data.distributed
+from torchvision import models
+import horovod.torch as hvd
+
+def save_checkpoint(model, optimizer, path):
+    if hvd.rank() == 0:
+        state = {'model': model.state_dict(), 'optimizer': optimizer.state_dict()}
+        torch.save(state, path)
+
+def main(dataset):
+    hvd.init()
+    torch.cuda.set_device(hvd.local_rank())
+    sampler = torch.utils.data.distributed.DistributedSampler(dataset, num_replicas=hvd.size(), rank=hvd.rank())
+    loader = torch.utils.data.DataLoader(dataset, batch_size=64, sampler=sampler)
+    model = models.resnet50().cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.001 * hvd.size(), momentum=0.9)
+    hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+    hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+    optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
+    for epoch in range(90):
+        sampler.set_epoch(epoch)
+        for data, target in loader:
+            optimizer.zero_grad()
+            F.cross_entropy(model(data.cuda()), target.cuda()).backward()
+            optimizer.step()
+        save_checkpoint(model, optimizer, 'checkpoint-%d.pt' % epoch)
+"""
+"""Horovod for PyTorch, whose optimizer and data the lint does not follow, which it says itself."""
+
+
 BROKEN = {
     FIT: ["callback_incompatible", "callback_incompatible"],
     TAPE: [],
@@ -221,6 +371,42 @@ def test_a_recipe_is_clean_after_its_callbacks_were_mended() -> None:
 def test_one_mistake_in_a_recipe_is_one_error(script: str, change: tuple[str, str], expected: str) -> None:
     """RMSprop is like any other optimizer, and a variable that turns Horovod on hides nothing."""
     assert sorted([*BROKEN[script], "data_sampled", expected]) == sorted(found(spoilt(script, change), **KERAS2))
+
+
+@pytest.mark.parametrize(
+    ("script", "change", "expected"),
+    [
+        (SESSION, ("tf.app.run()", "tf.app.run(main)"), []),
+        (SESSION, ("    opt = hvd.DistributedOptimizer(opt)\n", ""), ["optimizer_not_distributed"]),
+        (SESSION, ("        hvd.BroadcastGlobalVariablesHook(0),\n", ""), ["no_initial_broadcast"]),
+        (SESSION, (" if hvd.rank() == 0 else None", ""), ["written_by_every_rank"]),
+        (SESSION, ("    folder = './checkpoints' if hvd.rank() == 0 else None\n", CHOSEN), []),
+        (SESSION, ("hvd.local_rank()", "hvd.rank()"), ["wrong_gpu"]),
+        (ESTIMATOR, ("'rate': 0.001", "'rate': 0.01"), []),
+        (ESTIMATOR, ("[hvd.BroadcastGlobalVariablesHook(0)] if is_distributed else []", "[]"),
+         ["no_initial_broadcast"]),
+        (ESTIMATOR, ("model_dir=_folder()", "model_dir='model'"), ["written_by_every_rank"]),
+        (ESTIMATOR, ("model_dir=_folder()", "model_dir=None"), []),
+        (BENCHMARK, ("range(10)", "range(9)"), []),
+        (BENCHMARK, ("    tape = hvd.DistributedGradientTape(tape, compression=hvd.Compression.fp16)\n", ""),
+         ["tape_not_distributed"]),
+        (BENCHMARK, (BROADCASTS, ""), ["no_initial_broadcast"]),
+        (BENCHMARK, ("hvd.init()\n", ""), ["missing_init"]),
+        (TORCH, ("range(90)", "range(9)"), ["framework_partly_checked"]),
+        (TORCH, ("        torch.save(state, path)", "    torch.save(state, path)"),
+         ["framework_partly_checked", "written_by_every_rank"]),
+        (TORCH, ("set_device(hvd.local_rank())", "set_device(hvd.rank())"),
+         ["framework_partly_checked", "wrong_gpu"]),
+    ],
+)  # fmt: skip
+def test_recipes_for_other_loops_are_right_and_one_mistake_is_one_error(
+    script: str, change: tuple[str, str], expected: list[str]
+) -> None:
+    """Sessions and estimators of TensorFlow 1, a benchmark, and PyTorch; each finding says why it matters."""
+    changed = spoilt(script, change).encode()
+    findings = lint_script(changed, "train.py", Machine(environment=KERAS2)).findings
+    assert expected == sorted(finding.code for finding in findings)
+    assert all(finding.why and finding.fix for finding in findings)
 
 
 def test_an_optimizer_that_is_never_wrapped_is_found_with_the_rest() -> None:

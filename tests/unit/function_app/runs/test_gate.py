@@ -177,6 +177,65 @@ def test_a_users_script_may_print_its_metrics(log: str | None, state: RunState, 
         assert "the log of rank 0" == history[0].details["metrics_from"]
 
 
+@pytest.mark.parametrize(
+    ("log", "logged", "state", "came_from"),
+    [
+        ("", {"val_accuracy": 0.96}, RunState.REGISTERED, "the MLflow run"),
+        ("", {"val_accuracy": 0.94}, RunState.NOT_REGISTERED, "the MLflow run"),
+        ("val_accuracy=0.94\n", {"val_accuracy": 0.96}, RunState.REGISTERED, "the MLflow run"),
+        ("val_accuracy=0.96\n", {"loss": 0.1}, RunState.REGISTERED, "the MLflow run and the log of rank 0"),
+        ("val_accuracy=0.96\n", {"loss": float("nan")}, RunState.REGISTERED, "the log of rank 0"),
+    ],
+)
+def test_a_users_script_may_log_its_metrics_to_mlflow(
+    log: str, logged: dict[str, float], state: RunState, came_from: str
+) -> None:
+    """They count before what it prints, which counts for the metrics that are not in the MLflow run."""
+    world = World()
+    use_own_script(world)
+    run = world.upload_version()
+    world.jobs.logs[run.run_id] = log
+    world.jobs.metrics[run.run_id] = logged
+    world.jobs.become(run.run_id, "Completed")
+    assert state == world.follow(run).state
+    (settled,) = [entry for entry in world.ledger.history(run.run_id) if entry.action == f"run_{state}"]
+    assert came_from == settled.details["metrics_from"]
+
+
+def test_a_file_counts_before_the_mlflow_run() -> None:
+    """It is what the script wrote for Landfall."""
+    world = World()
+    use_own_script(world)
+    run = world.upload_version()
+    world.write_report(run, {"val_accuracy": 0.94})
+    world.jobs.metrics[run.run_id] = {"val_accuracy": 1.0}
+    world.jobs.become(run.run_id, "Completed")
+    assert RunState.NOT_REGISTERED == world.follow(run).state
+
+
+@pytest.mark.parametrize("log", ["", "val_accuracy=0.96\n"])
+def test_an_mlflow_run_that_cannot_be_read_is_named_where_nothing_else_reports(log: str) -> None:
+    """Most scripts do not use it, so what they print still counts."""
+    world = World()
+    use_own_script(world)
+    run = world.upload_version()
+    world.jobs.logs[run.run_id] = log
+    world.jobs.metrics_refusal = "give it the role AzureML Data Scientist"
+    world.jobs.become(run.run_id, "Completed")
+    found = world.follow(run)
+    assert (RunState.REGISTERED if log else RunState.NOT_REGISTERED) == found.state
+    assert log or "(give it the role AzureML Data Scientist)" in (found.reason or "")
+
+
+def test_an_mlflow_run_is_no_report_of_landfalls_own_training() -> None:
+    """It always writes one, and logs its metrics there besides."""
+    world = World()
+    run = world.upload_version()
+    world.jobs.metrics[run.run_id] = {"val_accuracy": 1.0}
+    world.jobs.become(run.run_id, "Completed")
+    assert RunState.NOT_REGISTERED == world.follow(run).state
+
+
 def test_printed_metrics_are_no_report_of_landfalls_own_training() -> None:
     """It always writes one."""
     world = World()

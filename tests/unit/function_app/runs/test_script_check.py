@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from function_app.config.pipeline_files import MAX_MODULES, read_modules, read_script
 from function_app.domain.errors import ScriptRefusedError
 from function_app.domain.records import RunRecord
 from function_app.domain.run_states import RunState
 from function_app.runs.requests import request_run
+from function_app.runs.script_check import ScriptCheck, check_script
 from function_app.runs.submission import submit_run
 from function_app.sweep.sweep import run_sweep
 from horovod_lint import ScriptError
@@ -34,6 +38,38 @@ def deploy(world: World, script: str) -> None:
     world.services = replace(world.services, read_script=lambda _: script.encode())
 
 
+HELPED = """
+import horovod.tensorflow as hvd
+import tensorflow as tf
+from parts import optimizer_of
+hvd.init()
+optimizer = optimizer_of()
+hvd.broadcast_variables([], root_rank=0)
+data = tf.data.Dataset.range(9).shard(hvd.size(), hvd.rank())
+for step, batch in enumerate(data.take(9 // hvd.size())):
+    optimizer.minimize(lambda: batch, [])
+"""
+PARTS = """
+import horovod.tensorflow as hvd
+import tensorflow as tf
+
+def optimizer_of():
+    return hvd.DistributedOptimizer(tf.compat.v1.train.AdamOptimizer(0.1 * hvd.size()))
+"""
+PLAIN = PARTS.replace(
+    "hvd.DistributedOptimizer(tf.compat.v1.train.AdamOptimizer(0.1 * hvd.size()))",
+    "tf.compat.v1.train.AdamOptimizer(0.1 * hvd.size())",
+)
+
+
+def checked(folder: Path, **train: object) -> ScriptCheck:
+    """Return what is found in the script of a pipeline in a folder."""
+    settings = {"script": "scripts/mine.py", **train}
+    changed = {"train": pipeline().train.model_copy(update=settings)}
+    read, modules = functools.partial(read_script, folder), functools.partial(read_modules, folder)
+    return check_script(pipeline().model_copy(update=changed), read, modules)
+
+
 def asked(world: World, key: str | None = None) -> RunRecord:
     """Return the answer to a person who requests a run, with force if there is a key."""
     run, _ = request_run(VERSION, {}, trigger="http", services=world.services, forced_by=key)
@@ -48,6 +84,52 @@ def test_a_script_without_errors_is_submitted() -> None:
         run.state,
         world.jobs.submitted[run.run_id].command.startswith("python -m training_job.machines scripts/mine.py "),
     )
+
+
+@pytest.mark.parametrize(
+    ("parts", "name", "errors"),
+    [
+        (PARTS, "scripts/parts.py", ()),
+        (PLAIN, "scripts/parts.py", ("optimizer_not_distributed",)),
+        (PLAIN, "lib/parts.py", ()),  # nothing says that its folder is on the script's path
+        (PLAIN, "parts.py", ("optimizer_not_distributed",)),
+    ],
+)
+def test_a_script_is_read_with_the_modules_that_it_imports(
+    tmp_path: Path, parts: str, name: str, errors: tuple[str, ...]
+) -> None:
+    """From the folder of scripts and the pipeline's files: what a module gets wrong is found, and what it mends."""
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / "scripts").mkdir(exist_ok=True)
+    (tmp_path / name).write_text(parts)
+    (tmp_path / "scripts" / "mine.py").write_text(HELPED)
+    files = () if name.startswith("scripts/") else (name,)
+    found = checked(tmp_path, files=files)
+    assert errors == found.codes, found.errors
+
+
+def test_an_error_in_a_module_names_its_file(tmp_path: Path) -> None:
+    """And its line there; modules that nothing imports, and folders of other people's code, are not judged."""
+    for name, text in {
+        "mine.py": "import parts\nparts.train()\n",
+        "parts.py": BAD + "\n\ndef train():\n    pass\n",
+        "other.py": BAD,
+        "venv/parts.py": GOOD,
+    }.items():
+        (tmp_path / "scripts" / name).parent.mkdir(exist_ok=True, parents=True)
+        (tmp_path / "scripts" / name).write_text(text)
+    found = checked(tmp_path, script="scripts/mine.py")
+    assert found.errors
+    assert all(error.startswith("scripts/parts.py:") for error in found.errors)
+
+
+def test_more_modules_than_are_read_are_an_error_that_says_so(tmp_path: Path) -> None:
+    """And not a script that is judged without them."""
+    (tmp_path / "scripts").mkdir()
+    for number in range(MAX_MODULES + 1):
+        (tmp_path / "scripts" / f"m{number}.py").touch()
+    found = checked(tmp_path, script="scripts/m0.py")
+    assert (("unreadable",), True) == (found.codes, "more than 500 modules" in found.summary)
 
 
 def test_a_closing_with_a_bad_script_ends_failed_and_recipients_learn_why() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
@@ -211,3 +212,7 @@ class Unavailable:
     def log_part(self, name: str, *, rank: int, after: int | None, max_bytes: int) -> LogPart | None:
         """Time out."""
         raise ServiceUnavailableError(f"read {(rank, after, max_bytes)} of job {name}: Azure ML did not answer")
+
+    def logged_metrics(self, name: str) -> Mapping[str, float]:
+        """Time out."""
+        raise ServiceUnavailableError(f"read the MLflow run of job {name}: Azure ML did not answer")

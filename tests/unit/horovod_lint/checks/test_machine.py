@@ -269,6 +269,9 @@ def test_a_script_that_writes_no_report_is_found_where_models_are_registered(scr
         "job.report_folder",
         "finish(report=1)",
         "print(f'val_accuracy={accuracy:.4f}')",
+        "import mlflow\nmlflow.log_metric('val_accuracy', accuracy)",
+        "import mlflow.keras\nmlflow.keras.autolog()",
+        "from mlflow import MlflowClient\nMlflowClient().log_batch(run, metrics=found)",
         "from mine import finish",
         "import subprocess",
     ],
@@ -276,6 +279,12 @@ def test_a_script_that_writes_no_report_is_found_where_models_are_registered(scr
 def test_a_script_that_writes_a_report_or_may_write_one_is_not_found(code: str) -> None:
     """Whatever is called a report, modules of the author, and other programs."""
     assert [] == reports_of(f"{code}\n{FIT}", Machine(registers=True))
+
+
+def test_a_script_that_only_imports_mlflow_writes_no_report() -> None:
+    """Parameters are no metrics."""
+    script = f"import mlflow\nmlflow.log_param('a', 1)\n{FIT}"
+    assert 1 == len(reports_of(script, Machine(registers=True)))
 
 
 def test_a_script_that_trains_nothing_needs_no_report() -> None:

@@ -127,7 +127,7 @@ def expected(run: RunRecord) -> Expected | None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Compared:
+class Measured:
     """A prediction beside what happened."""
 
     expected: Expected
@@ -149,12 +149,12 @@ class Compared:
         return abs(self.error) > WRONG
 
 
-def outcome_of(run: RunRecord) -> Compared | None:
+def outcome_of(run: RunRecord) -> Measured | None:
     """Return the comparison for a run that has completed in one attempt; None without a prediction."""
     known, measured_s = expected(run), _ran_s(run)
     if known is None or run.state not in ENDED or run.attempt > 1 or not measured_s:
         return None
-    return Compared(expected=known, measured_s=measured_s)
+    return Measured(expected=known, measured_s=measured_s)
 
 
 def observations(runs: Sequence[RunRecord], kind: str) -> list[Observation]:

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from function_app.config.pipeline_files import load_prices
+from function_app.config.price_file import load_prices
 from function_app.planning.cost_model import CostModel, Place
 from function_app.planning.throughput import Observation, Throughput, pace
 from shared.job_arguments import TrainingOptions

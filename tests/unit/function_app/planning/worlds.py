@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from function_app.config.pipeline_files import load_prices
+from function_app.config.price_file import load_prices
 from function_app.config.prices import PlanFacts
 from function_app.domain.records import RunRecord
 from tests.support.world import World, clusters

@@ -126,7 +126,7 @@ def publishing(places: Places, options: TwinOptions) -> Program:
         command=module_command(
             "cli",
             "publish",
-            format="json",
+            "--json",
             pipelines=options.pipelines,
             subscription=SUBSCRIPTION,
             resource_group=RESOURCE_GROUP,

@@ -88,6 +88,10 @@ def _with_pipelines_of(environ: Mapping[str, str], built: Services) -> Services:
     )
 
 
+_AS_SET = ("sweep_grace", "claim_lease", "max_concurrent_runs", "pages_sign_in", "requests_per_minute")
+"""Settings that the Services have under the same names."""
+
+
 def build_services(environ: Mapping[str, str]) -> Services:
     """Build Services with the real adapters, without any request. Raises SettingsError or PipelineError."""
     from function_app.adapters.azure_ml import AzureMLJobs, AzureMLModels
@@ -119,11 +123,8 @@ def build_services(environ: Mapping[str, str]) -> Services:
         queues={queue: StorageRequestQueue(host, queue) for queue in QUEUES},
         **_script_readers(settings),
         time_budget=_time_budget(settings.validation_budget_s),
-        sweep_grace=settings.sweep_grace,
-        claim_lease=settings.claim_lease,
-        max_concurrent_runs=settings.max_concurrent_runs,
         plan_facts=found.pipelines.plan_facts,
-        pages_sign_in=settings.pages_sign_in,
+        **{name: getattr(settings, name) for name in _AS_SET},
         probes=tuple(_probes(found, workspace, environ)),
         in_azure=settings.in_azure,
         telemetry_sink=_telemetry_sink(settings),

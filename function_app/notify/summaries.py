@@ -34,7 +34,9 @@ def send_summaries(services: NotifyServices) -> None:
     for summary in sorted({row.summary for row in rows if row.state is NotificationState.GATHERED and row.summary}):
         gathered = [row for row in rows if row.summary == summary and row.state is NotificationState.GATHERED]
         if all(row.not_before is None or row.not_before <= now for row in gathered):
-            _tell(summary, gathered, services)  # who gathered them died
+            _go_on(summary, gathered, services)  # who gathered them died
+    if any(row.summary for row in rows):
+        rows = list(services.ledger.unsent_notifications())  # with those that were set free
     for recipient in sorted({row.recipient for row in rows}):
         own = [row for row in rows if row.recipient == recipient]
         _gather([row for row in own if row.state is NotificationState.HELD and _is_over(row, services)], services)
@@ -55,17 +57,29 @@ def _gather(rows: Sequence[NotificationRecord], services: NotifyServices) -> Non
     rows = sorted(rows, key=lambda row: (row.created_at, row.key))
     for start in range(0, len(rows), MAX_GATHERED):
         part = rows[start : start + MAX_GATHERED]
-        now = services.clock()
-        summary = f"summary-{_digest(f'{part[0].key} {now.isoformat()}')}"
-        lease = now + services.claim_lease
-        claims = [_save(_claimed(row, summary, lease), services) for row in part]
-        gathered = [saved for saved in claims if saved is not None]
-        if gathered:
-            _tell(summary, gathered, services)
+        summary, lease = f"summary-{_digest(part[0].key)}", services.clock() + services.claim_lease
+        first = _save(_claimed(part[0], summary, lease), services)
+        if first is None:
+            continue  # another sweep is at it
+        claims = [first, *(_save(_claimed(row, summary, lease), services) for row in part[1:])]
+        _tell(summary, [saved for saved in claims if saved is not None], services)
 
 
 def _claimed(row: NotificationRecord, summary: str, lease: datetime) -> NotificationRecord:
     return replace(row, state=NotificationState.GATHERED, summary=summary, not_before=lease)
+
+
+def _go_on(summary: str, rows: Sequence[NotificationRecord], services: NotifyServices) -> None:
+    """Finish a summary that was written; of one that was not, set its rows free, so that all of them make it."""
+    if services.ledger.notifications(summary):
+        _tell(summary, rows, services)
+        return
+    for row in rows:
+        _free(row, services)
+
+
+def _free(row: NotificationRecord, services: NotifyServices) -> None:
+    _save(replace(row, state=NotificationState.HELD, summary=None, not_before=None), services)
 
 
 def _tell(summary: str, rows: Sequence[NotificationRecord], services: NotifyServices) -> None:
@@ -91,7 +105,7 @@ def _tell(summary: str, rows: Sequence[NotificationRecord], services: NotifyServ
             text = f"{row.recipient} learns of {row.outcome} in {summary}"
             services.history.record(row.subject, "notification_summed_up", text)
         else:
-            _save(replace(row, state=NotificationState.HELD, summary=None, not_before=None), services)
+            _free(row, services)
 
 
 def _content(rows: Sequence[NotificationRecord]) -> dict[str, object]:

@@ -288,11 +288,8 @@ class RunBody(BaseModel):
         cls, run: RunRecord, queue: RunQueue, notifications: Iterable[NotificationRecord] | None = None
     ) -> RunBody:
         """Return the body of a run, with its place in line."""
-        own: dict[str, Any] = {
-            name: getattr(run, name)
-            for name in cls.model_fields
-            if name not in ("dataset", "version", "waiting", "notifications", "outputs", "prediction")
-        }
+        derived = ("dataset", "version", "waiting", "notifications", "outputs", "prediction")
+        own: dict[str, Any] = {name: getattr(run, name) for name in cls.model_fields if name not in derived}
         return cls(
             dataset=run.dataset_version.dataset,
             version=run.dataset_version.version,
@@ -350,9 +347,10 @@ class PipelineBody(BaseModel):
 
 
 class PipelinesBody(BaseModel):
-    """Every pipeline: those that are out of service first."""
+    """Pipelines: those that are out of service first, and then by dataset."""
 
     pipelines: list[PipelineBody]
+    next: str | None = Field(default=None, description="Path of the next page; null on the last one.")
 
     @classmethod
     def of_services(cls, services: Services) -> Self:

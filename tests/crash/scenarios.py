@@ -12,6 +12,7 @@ from function_app.runs.following import handle_run_event
 from function_app.runs.submission import handle_request
 from function_app.testing.azure_ml import MemoryNotifier
 from tests.crash.data_scenarios import DATA, SCRIPTS
+from tests.crash.notified_scenarios import NOTIFIED
 from tests.crash.process import Step
 from tests.crash.rare_scenarios import RARE
 from tests.crash.scenario import Scenario, Serve, asked, changed, keyed, retrain, trained, upload, uploads
@@ -134,9 +135,9 @@ BASIC = (
     Scenario(name="swept", steps=unnoticed),
 )
 
-IN_MEMORY = (Scenario(name="a name that cannot be listed", steps=unlistable), *SCRIPTS)
+IN_MEMORY = (Scenario(name="a name that cannot be listed", steps=unlistable), *SCRIPTS, *NOTIFIED)
 SCENARIOS = (*BASIC, *RARE, *SWEEPS, *WATCHED, *DATA, *IN_MEMORY)
 SURVIVING_LOSS = [scenario for scenario in SCENARIOS if scenario.survives_loss]
 IN_STORAGE = {scenario.name: scenario for scenario in SCENARIOS if scenario not in IN_MEMORY}
-"""By name, those that are also run on real storage: a check of scripts makes no requests of its own, and a
-listing that fails is repeated for a long time."""
+"""By name, those that are also run on real storage: a check of scripts makes no requests of its own, a listing
+that fails is repeated for a long time, and some steps of notifications change the double's rows."""

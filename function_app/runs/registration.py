@@ -18,6 +18,7 @@ from function_app.domain.records import RunRecord
 from function_app.domain.run_states import Actor, RunState
 from function_app.ingest.stored_shards import CLOCK_SKEW
 from function_app.notify.messages import evidence_in_words
+from function_app.planning.predictions import shown_pace
 from function_app.registry.challenge import compare_with, own_intervals
 from function_app.registry.gate import (
     GateError,
@@ -253,6 +254,7 @@ def _settled(
     **members: Any,
 ) -> RunRecord:
     members["reason"] = reason if state is RunState.NOT_REGISTERED else run.reason
+    members["pace"] = {} if report is None else shown_pace(run, report)
     run, moved = move_run(services.ledger, run, state, by=by, now=services.clock(), **members)
     if moved:
         machines = {} if report is None else {**_reported_machines(report), **_metrics_from(run, report)}

@@ -16,7 +16,7 @@ from function_app.domain.records import DatasetVersion, Generation, RunRecord, S
 from function_app.domain.run_states import RunState
 from function_app.explain.overview import MAX_MODEL_RUNS, MAX_MODEL_VERSIONS, Model, models
 from function_app.explain.run_description import MAX_EPOCHS, measured_epochs
-from function_app.registry.promotion import promote_by_person
+from function_app.registry.promotion import current_model, promote_by_person, registered_version
 from function_app.services import Services
 from function_app.web.bodies import PipelinesBody, ReasonBody, RunBody
 from function_app.web.routes import RUN_ID, AppServices, DatasetName, RunId, VersionName, refusals
@@ -88,6 +88,13 @@ class ModelBody(BaseModel):
         """Return the body of a model."""
         versions = [ModelVersionBody.of(run) for run in model.runs]
         return cls(name=model.name, current=model.current.version if model.current else None, versions=versions)
+
+
+class RegisteredVersionBody(ModelVersionBody):
+    """A version of a registered model by itself."""
+
+    name: str
+    is_current: bool
 
 
 class CurrentModelBody(BaseModel):
@@ -244,6 +251,20 @@ def registered_model(name: ModelName, services: AppServices) -> ModelBody:
     if found is None:
         raise NotFoundError(f"none of the newest {MAX_MODEL_RUNS} runs registered a model {name}")
     return ModelBody.of(found)
+
+
+@router.get("/models/{name}/versions/{version}", responses=refusals(404, 422))
+def registered_model_version(
+    name: ModelName, version: ModelVersionName, services: AppServices
+) -> RegisteredVersionBody:
+    """Show a registered version with the evidence of its registration, and whether it is the current one."""
+    named = registered_version(name, version, services)
+    run, current = services.ledger.run(named.run_id), current_model(name, services.ledger)
+    if run is None:
+        raise NotFoundError(f"run {named.run_id}, which trained version {version} of model {name}, is not on record")
+    is_current = current is not None and current.version == version
+    own = {**ModelVersionBody.of(run).model_dump(), "version": version}
+    return RegisteredVersionBody(name=name, is_current=is_current, **own)
 
 
 @router.post("/models/{name}/versions/{version}/promote", responses=refusals(404, 409, 422))

@@ -192,4 +192,6 @@ def test_a_version_is_promoted_by_a_person_whose_name_is_on_record() -> None:
         answer.json()["previous"],
     )
     assert f"/models/digits-cnn/{run.model_version}/promote" not in look(world, "/models").text
+    shown = call(world, "GET", f"/api/models/digits-cnn/versions/{run.model_version}").json()
+    assert (run.run_id, True, {"promoted": True}) == (shown["run_id"], shown["is_current"], shown["evidence"])
     assert 404 == call(world, "POST", "/api/models/digits-cnn/versions/8/promote").status_code

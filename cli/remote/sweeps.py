@@ -129,6 +129,12 @@ def describe_sweep(sweep: Mapping[str, Any]) -> Iterator[str]:
         yield f"  no model is registered: {sweep['reason']}"
 
 
+def _with_interval(run: Mapping[str, Any], name: str) -> str:
+    """Return a metric with its 95 % interval, where it is known."""
+    bounds = run.get("intervals", {}).get(name, [])[1:]
+    return f"{run['metrics'][name]:.6g}" + (" ({:.4g} to {:.4g})".format(*bounds) if bounds else "")
+
+
 def describe_comparison(found: Mapping[str, Any]) -> Iterator[str]:
     """Yield a table with a line for each run, and then which run each line is."""
     options, metrics, runs = found["options"], found["metrics"][:MAX_COLUMNS], found["runs"]
@@ -138,7 +144,7 @@ def describe_comparison(found: Mapping[str, Any]) -> Iterator[str]:
     for number, run in enumerate(runs, start=1):
         cost = "" if run["cost"] is None else f"{run['cost']:.2f}"
         values = [run["options"].get(name, "") for name in options]
-        values += [f"{run['metrics'][name]:.6g}" if name in run["metrics"] else "" for name in metrics]
+        values += [_with_interval(run, name) if name in run["metrics"] else "" for name in metrics]
         time = f"{run['trained_s'] / 60:.1f} min"
         row = [str(number), run["state"], *values, time, f"{run['node_hours']:.3g}", *([cost] if has_cost else [])]
         rows.append([cell[:MAX_CELL_CHARS] for cell in row])

@@ -132,6 +132,9 @@ class ComparedRunBody(BaseModel):
     model_version: str | None
     options: dict[str, str] = Field(description="Those that differ among the runs.")
     metrics: dict[str, float]
+    intervals: dict[str, list[float]] = Field(
+        description="Metric, low and high bound of its 95 % interval, where results of each example were left."
+    )
     images_per_s: float | None
     epochs: list[dict[str, float]] = Field(description="From the training report, which a run has at its end.")
     trained_s: float = Field(description="Time on nodes, of all attempts so far.")
@@ -143,6 +146,7 @@ class ComparedRunBody(BaseModel):
         """Return the body of a compared run."""
         version = row.run.dataset_version
         known = {name: getattr(row, name) for name in cls.model_fields if hasattr(row, name)}
+        known["intervals"] = row.run.evidence.get("intervals", {})
         known |= {
             name: getattr(row.run, name) for name in cls.model_fields if hasattr(row.run, name) and name not in known
         }

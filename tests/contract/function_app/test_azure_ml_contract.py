@@ -226,6 +226,29 @@ def test_a_model_version_of_another_run_is_refused(bench: Bench) -> None:
         bench.models.register(other)
 
 
+def test_a_tag_of_a_model_version_is_set_and_removed_and_nothing_else_changes(bench: Bench) -> None:
+    """Registering the version again leaves the tag; a version that does not exist is refused, and not found."""
+    spec = job_spec("Completed", outputs=MODEL)
+    bench.jobs.submit(spec)
+    bench.reach(spec.name, "Completed")
+    made = registration(spec.name)
+    bench.models.register(made)
+    bench.models.tag(made.name, made.version, "landfall.current", "now")
+    bench.models.register(made)
+    tagged = bench.models.find(made.name, made.version)
+    assert tagged is not None
+    assert {**made.tags, "landfall.current": "now"} == tagged.tags
+    assert tagged.path.endswith(f"jobs/{spec.name}/outputs/model")
+    bench.models.tag(made.name, made.version, "landfall.current", None)
+    bench.models.tag(made.name, made.version, "landfall.current", None)
+    found = bench.models.find(made.name, made.version)
+    assert found is not None
+    assert (dict(made.tags), tagged.path) == (dict(found.tags), found.path)
+    assert bench.models.find(made.name, "404") is None
+    with pytest.raises(SubmissionRefusedError, match="the workspace has no such version"):
+        bench.models.tag(made.name, "404", "landfall.current", "now")
+
+
 def test_jobs_of_ours_are_listed_by_their_tag(bench: Bench) -> None:
     """With what tells whose they are; jobs of others are not among them."""
     spec, strange = job_spec("Completed"), job_spec("Completed", tags={"owner": "another team"})

@@ -13,8 +13,9 @@ from function_app.domain.records import RunRecord
 from function_app.runs.option_sweeps import runs_of
 from function_app.web.drawing import MAX_COMPARED_CHARTS, MAX_COMPARED_EPOCHS, compared_charts, stroke
 from tests.support.world import World
+from tests.unit.function_app.registry.test_challenge import challenge, results
 from tests.unit.function_app.runs.test_option_sweeps import finish, swept_world
-from tests.unit.function_app.web.client import look
+from tests.unit.function_app.web.client import call, look
 from tests.unit.function_app.web.test_pages import HOSTILE, texts
 
 
@@ -117,6 +118,18 @@ def test_pages_of_runs_and_versions_lead_to_comparisons(ended: tuple[World, Opti
     )
     every = "&amp;".join(f"run={run.run_id}" for run in reversed(runs))
     assert f'href="/compare?{every}"' in look(world, "/datasets/digits/v1").text
+
+
+def test_metrics_have_their_intervals() -> None:
+    """Where a run left the results of each example; on the page and in the API."""
+    world = challenge(results(396), 0.99)
+    runs = world.ledger.runs()
+    low, high = runs[0].evidence["intervals"]["val_accuracy"][1:]
+    page = look(world, address(runs)).text
+    assert "Below a metric stands its 95" in page
+    assert f"{low:.4g} to {high:.4g}" in page
+    found = call(world, "GET", "/api/compare?" + "&".join(f"run={run.run_id}" for run in runs)).json()
+    assert [0.99, low, high] == found["runs"][0]["intervals"]["val_accuracy"]
 
 
 def test_names_and_values_of_others_are_harmless() -> None:

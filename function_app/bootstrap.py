@@ -96,8 +96,7 @@ def build_services(environ: Mapping[str, str]) -> Services:
     from function_app.services import Services
 
     found = _configuration(environ)
-    settings, host, data = found.settings, found.host, found.data
-    workspace = _workspace_client(settings)
+    settings, host, data, workspace = found.settings, found.host, found.data, _workspace_client(found.settings)
     return Services(
         pipelines=found.pipelines.pipelines,
         out_of_service=found.pipelines.out_of_service,
@@ -122,6 +121,7 @@ def build_services(environ: Mapping[str, str]) -> Services:
         claim_lease=settings.claim_lease,
         max_concurrent_runs=settings.max_concurrent_runs,
         pages_sign_in=settings.pages_sign_in,
+        requests_per_minute=settings.requests_per_minute,
         probes=tuple(_probes(found, workspace, environ)),
         in_azure=settings.in_azure,
         telemetry_sink=_telemetry_sink(settings),

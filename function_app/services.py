@@ -15,7 +15,7 @@ from typing import Any
 from function_app.config.pipeline_files import UNIDENTIFIED, no_modules, no_scripts
 from function_app.config.pipelines import Pipeline
 from function_app.config.recipients import Recipient
-from function_app.config.settings import DEFAULT_BUDGET_S, PATIENCE, SignIn
+from function_app.config.settings import DEFAULT_BUDGET_S, DEFAULT_REQUESTS_PER_MINUTE, PATIENCE, SignIn
 from function_app.domain.checks import Probe
 from function_app.domain.errors import NotFoundError, PipelineOutOfServiceError
 from function_app.domain.events import TrainingRequest
@@ -276,6 +276,8 @@ class Services(IngestServices, RunServices):
     """Where the host and Event Grid leave what they gave up."""
     pages_sign_in: SignIn = SignIn.OFF
     """Who protects the pages."""
+    requests_per_minute: int = DEFAULT_REQUESTS_PER_MINUTE
+    """What each caller may send to one instance over HTTP."""
     probes: Sequence[Probe] = ()
     """What `landfall doctor` looks at besides these ports."""
     in_azure: bool = False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote
@@ -18,6 +18,9 @@ from shared.safe_text import one_line, safe_json
 TIMEOUT_S = 60.0
 """A cold start of a function app may take half of this."""
 MAX_ANSWER_CHARS = 500
+MAX_PAGES = 10_000
+MAX_TRIES = 4
+MAX_RETRY_S = 30.0
 NOT_FOUND = 404
 FIRST_POLL_S, LAST_POLL_S = 1.0, 10.0
 GIVE_UP_S = 600.0
@@ -36,7 +39,14 @@ class ApiError(CliError):
 class ApiClient:
     """Client of one function app. Every method raises CliError with what to do."""
 
-    def __init__(self, url: str, key: str | None, *, transport: httpx.BaseTransport | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        key: str | None,
+        *,
+        transport: httpx.BaseTransport | None = None,
+        wait: Callable[[float], object] = time.sleep,
+    ) -> None:
         if not url.startswith(("http://", "https://")):
             raise CliError(f"The function app's URL {url!r} is malformed: it must start with http:// or https://.")
         if key and not (key.isascii() and key.isprintable()):
@@ -55,6 +65,9 @@ class ApiClient:
         self.url = url.rstrip("/")
         self.is_escaped = True
         """Whether answers are made safe to show; False for commands that print JSON, which escapes them itself."""
+        self._wait = wait
+        self._seen: tuple[str, str, dict[str, Any]] | None = None
+        """Address, ETag and content of the last answer to a GET: a command that polls gets it once."""
         headers = {"x-functions-key": key} if key else {}
         self._http = httpx.Client(
             base_url=self.url, headers=headers, timeout=TIMEOUT_S, trust_env=not local, transport=transport
@@ -74,10 +87,7 @@ class ApiClient:
 
     def pipelines(self) -> list[dict[str, Any]]:
         """Return the pipelines: dataset, name, state and splits of each."""
-        pipelines = self._object("GET", "/api/pipelines").get("pipelines")
-        if not isinstance(pipelines, list):
-            raise CliError(f"{self.url}/api/pipelines answered without a list. Is this a Landfall function app?")
-        return pipelines
+        return list(self.pages("/api/pipelines", "pipelines", limit=1000))
 
     def runs(self, **filters: str | int) -> list[dict[str, Any]]:
         """Return runs, newest first."""
@@ -119,7 +129,22 @@ class ApiClient:
 
     def cancel(self, run_id: str) -> dict[str, Any]:
         """Cancel a run; return it."""
-        return self._object("POST", f"/api/runs/{quote(run_id, safe='')}/cancel")
+        return self.post(f"/api/runs/{quote(run_id, safe='')}/cancel")
+
+    def pages(self, path: str, members: str, **parameters: str | int) -> Iterator[dict[str, Any]]:
+        """Yield what a list has on all of its pages; an answer names the path of the next one."""
+        page = self._object("GET", path, params=parameters)
+        for _ in range(MAX_PAGES):
+            found, following = page.get(members), page.get("next")
+            if not isinstance(found, list):
+                raise CliError(f"{self.url}{path} answered without a list. Is this a Landfall function app?")
+            yield from found
+            if not following:
+                return
+            if not str(following).startswith(path + "?"):
+                raise CliError(f"{self.url}{path} named a next page elsewhere. Is this a Landfall function app?")
+            page = self._object("GET", str(following))
+        raise CliError(f"{self.url}{path} has more than {MAX_PAGES} pages.")
 
     def get(self, path: str, **parameters: str | int | list[str]) -> dict[str, Any]:
         """Return the answer to a GET."""
@@ -127,23 +152,46 @@ class ApiClient:
 
     def post(self, path: str) -> dict[str, Any]:
         """Return the answer to a POST without a body."""
-        return self._object("POST", path)
+        return self._object("POST", path, headers={"Idempotency-Key": uuid.uuid4().hex})
 
     def _object(self, method: str, path: str, **request: Any) -> dict[str, Any]:
+        response = self._answer(method, path, **request)
+        if response.status_code == httpx.codes.NOT_MODIFIED and self._seen:
+            answer: Any = self._seen[2]
+        elif response.is_error:
+            raise _refusal(self.url, response)
+        else:
+            answer = _json(response)
+        if not isinstance(answer, dict):
+            raise CliError(f"{self.url}{path} did not answer with a JSON object. Is this a Landfall function app?")
+        if method == "GET" and "ETag" in response.headers:
+            self._seen = (str(response.request.url), response.headers["ETag"], answer)
+        return safe_json(answer) if self.is_escaped else answer
+
+    def _answer(self, method: str, path: str, **request: Any) -> httpx.Response:
+        """Return the answer to a request; one that is refused because there were too many is sent again."""
         try:
-            response = self._http.request(method, path, **request)
+            sent = self._http.build_request(method, path, **request)
+            if method == "GET" and self._seen and self._seen[0] == str(sent.url):
+                sent.headers["If-None-Match"] = self._seen[1]
+            for _ in range(MAX_TRIES - 1):
+                response = self._http.send(sent)
+                if response.status_code != httpx.codes.TOO_MANY_REQUESTS:
+                    return response
+                self._wait(_retry_after_s(response))
+            return self._http.send(sent)
         except UnicodeEncodeError as error:  # bytes of the command line that are no text
             raise CliError(f"{error.object[error.start]!r} is no character that a request can carry.") from error
         except httpx.TimeoutException as error:
             raise CliError(f"{self.url} did not answer within {TIMEOUT_S:.0f} s: {error}") from error
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise CliError(f"{self.url} cannot be reached ({error}). Is it running, and is the URL right?") from error
-        if response.is_error:
-            raise _refusal(self.url, response)
-        answer = _json(response)
-        if not isinstance(answer, dict):
-            raise CliError(f"{self.url}{path} did not answer with a JSON object. Is this a Landfall function app?")
-        return safe_json(answer) if self.is_escaped else answer
+
+
+def _retry_after_s(response: httpx.Response) -> float:
+    """Return what Retry-After says, bounded: an answer is from outside."""
+    stated = response.headers.get("Retry-After", "")
+    return min(float(stated), MAX_RETRY_S) if stated.isascii() and stated.isdigit() and len(stated) < 10 else 1.0  # noqa: PLR2004
 
 
 def ask_patiently(ask: Callable[[], dict[str, Any]], *, patience_s: float = GIVE_UP_S) -> dict[str, Any]:

@@ -39,13 +39,25 @@ MIN_TEXT_COLUMNS = 60
     is_flag=True,
     help="Show it again when it has changed, until the version is whole and its runs have ended, or Ctrl-C.",
 )
+@click.option(
+    "--shards",
+    type=click.Choice(["accepted", "rejected", "all"]),
+    help="List every shard with this verdict instead, with all reasons (default: a summary).",
+)
 @as_json_option
 @with_api
-def status(client: ApiClient, target: tuple[str, str] | None, *, is_watched: bool, as_json: bool) -> None:
+def status(
+    client: ApiClient, target: tuple[str, str] | None, *, is_watched: bool, shards: str | None, as_json: bool
+) -> None:
     """Show a dataset version: missing shards, rejected shards and the reasons, statistics of its data, its runs.
 
     Without one: what needs a person and whom, what trains or waits for what, and what landed today.
     """
+    if shards is not None:
+        if target is None or is_watched:
+            raise click.UsageError("--shards needs a DATASET/VERSION, and goes without --watch.")
+        _show_shards(client, target, {} if shards == "all" else {"state": shards}, as_json=as_json)
+        return
 
     def ask() -> dict[str, Any]:
         return client.get("/api/overview") if target is None else client.dataset_version(*target)
@@ -61,6 +73,22 @@ def status(client: ApiClient, target: tuple[str, str] | None, *, is_watched: boo
         follow(ask, show)
     else:
         show(ask())
+
+
+def _show_shards(client: ApiClient, target: tuple[str, str], filters: Mapping[str, str], *, as_json: bool) -> None:
+    path = f"/api/datasets/{quote(target[0], safe='')}/{quote(target[1], safe='')}/shards"
+    found = list(client.pages(path, "shards", limit=1000, **filters))
+    if as_json:
+        click.echo(json.dumps({"shards": found}, indent=2))
+        return
+    for shard in found:
+        size = f"{shard['num_records']:,} records, {readable_bytes(shard['size_bytes'])}"
+        click.echo(f"{shard['state']}  {shard['name']}  {size}")
+        for reason in shard["reasons"]:
+            click.echo(f"  {reason_text([reason])}")
+    if not found:
+        verdict = filters.get("state")
+        click.echo(f"No shard of {'/'.join(target)} {f'was {verdict}' if verdict else 'has a verdict'}.")
 
 
 def describe_version(version: Mapping[str, Any]) -> Iterator[str]:

@@ -25,6 +25,8 @@ PIPELINES_DIR = "LANDFALL_PIPELINES_DIR"
 DEFAULT_PIPELINES_DIR = "pipelines"
 DEFAULT_MAX_CONCURRENT_RUNS = 10
 MAX_CONCURRENT_RUNS = 1000
+DEFAULT_REQUESTS_PER_MINUTE = 600
+MAX_REQUESTS_PER_MINUTE = 100_000
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
 HOST_FILE = Path(__file__).resolve().parents[2] / "host.json"
@@ -95,6 +97,8 @@ class Settings:
     """Seconds that one execution validates one shard; another execution continues."""
     max_concurrent_runs: int
     """Maximum active runs of all pipelines; further runs wait in the queue."""
+    requests_per_minute: int
+    """What each caller may send to one instance over HTTP."""
     pages_sign_in: SignIn
     in_azure: bool
     """Whether this process is an instance of a function app in Azure."""
@@ -128,7 +132,12 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         sweep_grace=timedelta(seconds=read.seconds("LANDFALL_SWEEP_GRACE_S", 120)),
         claim_lease=timedelta(seconds=read.seconds("LANDFALL_CLAIM_LEASE_S", 180)),
         validation_budget_s=read.seconds("LANDFALL_VALIDATION_BUDGET_S", DEFAULT_BUDGET_S),
-        max_concurrent_runs=read.count("LANDFALL_MAX_CONCURRENT_RUNS", DEFAULT_MAX_CONCURRENT_RUNS),
+        max_concurrent_runs=read.count(
+            "LANDFALL_MAX_CONCURRENT_RUNS", DEFAULT_MAX_CONCURRENT_RUNS, most=MAX_CONCURRENT_RUNS
+        ),
+        requests_per_minute=read.count(
+            "LANDFALL_REQUESTS_PER_MINUTE", DEFAULT_REQUESTS_PER_MINUTE, most=MAX_REQUESTS_PER_MINUTE
+        ),
         pages_sign_in=_sign_in(read, environ),
         in_azure=_in_azure(environ),
         pages_url=_pages_url(read),
@@ -271,12 +280,10 @@ class _Reader:
             return default
         return int(value)
 
-    def count(self, name: str, default: int) -> int:
+    def count(self, name: str, default: int, *, most: int) -> int:
         value = self.text(name) or str(default)
-        if not re.fullmatch(r"[0-9]{1,6}", value) or not 1 <= int(value) <= MAX_CONCURRENT_RUNS:
-            self.problems.append(
-                f"{name} must be a whole number from 1 to {MAX_CONCURRENT_RUNS}, got {setting_value(value)}"
-            )
+        if not re.fullmatch(r"[0-9]{1,6}", value) or not 1 <= int(value) <= most:
+            self.problems.append(f"{name} must be a whole number from 1 to {most}, got {setting_value(value)}")
             return default
         return int(value)
 

@@ -74,6 +74,10 @@ class IdempotencyKeyError(LandfallError):
     """An idempotency key was used before, for another request; nothing was changed."""
 
 
+class ChangedMeanwhileError(LandfallError):
+    """A resource is not what the caller's If-Match names; nothing was done."""
+
+
 class DocumentTooLargeError(LandfallError):
     """A document is larger than its reader allows; it is not used."""
 

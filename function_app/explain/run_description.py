@@ -82,9 +82,7 @@ def describe_run(run_id: str, services: Services, *, rank: int = 0) -> RunDescri
     check_rank(run, rank)
     now, attempts = services.clock(), tuple(_attempts(run, services))
     log, place, problem = _log(run, rank, services)
-    ended, newest = _progress(log if rank == 0 else _log(run, 0, services)[0])
-    reported = _reported(run, services) if run.state in SETTLED else {}
-    epochs = {**ended, **reported}
+    epochs, newest = _measured(run, log if rank == 0 else _log(run, 0, services)[0], services)
     spent = [as_if_ended(each, now) for each in attempts]
     pipeline = services.pipelines.get(run.dataset_version.dataset)
     return RunDescription(
@@ -94,7 +92,7 @@ def describe_run(run_id: str, services: Services, *, rank: int = 0) -> RunDescri
         attempts=attempts,
         previous=_previous(run, services),
         phases=tuple(_phases(run, now)),
-        epochs=tuple(epochs[number] for number in sorted(epochs))[-MAX_EPOCHS:],
+        epochs=epochs,
         newest=newest,
         rank=rank,
         num_ranks=ranks_of(run),
@@ -105,6 +103,21 @@ def describe_run(run_id: str, services: Services, *, rank: int = 0) -> RunDescri
         cost=(spent_cost(pipeline, spent) or None) if pipeline else None,
         notifications=tuple(services.ledger.notifications(run_id)),
     )
+
+
+def measured_epochs(run_id: str, services: Services) -> tuple[RunRecord, tuple[Epoch, ...], Epoch | None]:
+    """Return a run, its newest epochs that have ended, and its newest progress line. Raises NotFoundError."""
+    run = services.ledger.run(run_id)
+    if run is None:
+        raise NotFoundError(f"run {run_id} does not exist")
+    return run, *_measured(run, _log(run, 0, services)[0], services)
+
+
+def _measured(run: RunRecord, log: Iterable[str], services: Services) -> tuple[tuple[Epoch, ...], Epoch | None]:
+    """Return the epochs that the root's log reports, and after the end the training report; and the newest line."""
+    ended, newest = _progress(log)
+    epochs = {**ended, **(_reported(run, services) if run.state in SETTLED else {})}
+    return tuple(epochs[number] for number in sorted(epochs))[-MAX_EPOCHS:], newest
 
 
 def _attempts(run: RunRecord, services: Services) -> Iterator[RunRecord]:

@@ -22,6 +22,7 @@ from function_app.domain.records import DatasetVersion, Generation, RunRecord
 from function_app.domain.run_states import AWAITING_SUBMISSION
 from function_app.ingest.closing import described
 from function_app.ingest.completeness import missing_shards, refusal_messages
+from function_app.ports import DocumentStore
 from function_app.runs.admission import refuse_held
 from function_app.runs.configuration import refuse_misfit
 from function_app.runs.script_check import (
@@ -239,23 +240,43 @@ class KeyedRequest:
         """Path of the claim in the state container; a digest, because a key may contain dots and colons."""
         return f"idempotency-keys/{hashlib.sha256(self.key.encode()).hexdigest()}.json"
 
+    @property
+    def answer_path(self) -> str:
+        """Path of the answer to this request under this key, for requests that start no run."""
+        return f"{self.path.removesuffix('.json')}-{digest(self.content)[:16]}.json"
+
     def first_run(self, services: RunServices) -> RunRecord | None:
         """Return the run to which this key led, None if there is none (yet). Raises IdempotencyKeyError."""
-        found = services.documents.read(self.path, max_bytes=MAX_CLAIM_BYTES)
-        if found is None:
-            return None
-        claim = json.loads(found)
-        if claim["request"] != digest(self.content):
-            raise IdempotencyKeyError(
-                f"Idempotency-Key {self.key} was used for another request, which led to run {claim['run_id']}; "
-                "use a new key for each request"
-            )
-        return services.ledger.run(claim["run_id"])
+        claim = self._claimed(services.documents)
+        return services.ledger.run(claim["run_id"]) if claim else None
 
     def claim(self, run_id: str, services: RunServices) -> RunRecord | None:
         """Claim the key for the run that is about to be added; return the run of a caller that was faster.
 
         A claim without a run is that of a caller that died: then this caller's run is added.
         """
-        content = json.dumps({"key": self.key, "request": digest(self.content), "run_id": run_id}).encode()
-        return None if services.documents.write_once(self.path, content) else self.first_run(services)
+        return None if self._claim(services.documents, run_id=run_id) else self.first_run(services)
+
+    def claim_for_answer(self, documents: DocumentStore) -> bool:
+        """Claim the key; return False where this request has claimed it before. Raises IdempotencyKeyError."""
+        if self._claim(documents):
+            return True
+        self._claimed(documents)
+        return False
+
+    def _claim(self, documents: DocumentStore, **members: str) -> bool:
+        content = {"key": self.key, "request": digest(self.content), **members}
+        return documents.write_once(self.path, json.dumps(content).encode())
+
+    def _claimed(self, documents: DocumentStore) -> Mapping[str, str] | None:
+        """Return what this request has claimed. Raises IdempotencyKeyError where the key is another one's."""
+        found = documents.read(self.path, max_bytes=MAX_CLAIM_BYTES)
+        if found is None:
+            return None
+        claim: Mapping[str, str] = json.loads(found)
+        if claim["request"] != digest(self.content):
+            led_to = f", which led to run {claim['run_id']}" if "run_id" in claim else ""
+            raise IdempotencyKeyError(
+                f"Idempotency-Key {self.key} was used for another request{led_to}; use a new key for each request"
+            )
+        return claim

@@ -13,9 +13,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from function_app.services import Services
 from function_app.web.actions import actions
 from function_app.web.api_page import api_page
-from function_app.web.errors import add_error_handlers, codes, document_problems, error_answer
+from function_app.web.errors import add_error_handlers, codes, document_problems, error_answer, too_many
 from function_app.web.overview import router
-from function_app.web.pages import add_page_errors, pages
+from function_app.web.pages import add_page_errors, pages, too_many_pages
+from function_app.web.protocol.rate_limit import RateLimited, key_of, person_of
 
 logger = logging.getLogger(__name__)
 
@@ -26,7 +27,7 @@ def build_web_app(services: Callable[[], Services]) -> ASGIApp:
     """Return the web app; requests call ``services`` when they need them, so a misconfigured app still answers."""
     app = _api()
     app.state.services = services
-    return Guard(app)
+    return Guard(RateLimited(app, services, caller=key_of, refusal=too_many))
 
 
 @cache
@@ -51,7 +52,7 @@ def build_pages_app(services: Callable[[], Services]) -> ASGIApp:
     app.include_router(pages)
     app.include_router(actions)
     add_page_errors(app)
-    return Guard(app)
+    return Guard(RateLimited(app, services, caller=person_of, refusal=too_many_pages))
 
 
 class Guard:

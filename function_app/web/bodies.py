@@ -346,9 +346,10 @@ class PipelineBody(BaseModel):
 
 
 class PipelinesBody(BaseModel):
-    """Every pipeline: those that are out of service first."""
+    """Pipelines: those that are out of service first, and then by dataset."""
 
     pipelines: list[PipelineBody]
+    next: str | None = Field(default=None, description="Path of the next page; null on the last one.")
 
     @classmethod
     def of_services(cls, services: Services) -> Self:

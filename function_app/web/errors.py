@@ -16,6 +16,7 @@ from starlette.routing import Match
 from starlette.status import HTTP_405_METHOD_NOT_ALLOWED
 
 from function_app.domain.errors import (
+    ChangedMeanwhileError,
     ConfigurationError,
     IdempotencyKeyError,
     LedgerConflictError,
@@ -55,6 +56,7 @@ STATUSES: dict[type[LandfallError], tuple[int, str]] = {
     OptionSweepError: (422, "option_sweep_refused"),
     OverrideError: (422, "override_not_allowed"),
     IdempotencyKeyError: (422, "idempotency_key_reused"),
+    ChangedMeanwhileError: (412, "changed_meanwhile"),
     RunEndedError: (409, "run_has_ended"),
     TooSoonError: (409, "too_soon"),
     ScriptRefusedError: (422, "script_refused"),
@@ -69,6 +71,7 @@ OTHER_CODES = {
     "method_not_allowed": 405,
     "body_too_large": 413,
     "invalid_request": 422,
+    "too_many_requests": 429,
     "internal": 500,
     "misconfigured": 503,
 }
@@ -89,6 +92,11 @@ def error_answer(
     )
     body = problem.model_dump(exclude_none=True)
     return JSONResponse(body, status_code=status, headers=headers, media_type=PROBLEM_JSON)
+
+
+def too_many(message: str, headers: Mapping[str, str]) -> JSONResponse:
+    """Return the response to a caller who sends too many requests."""
+    return error_answer(429, "too_many_requests", message, headers=headers)
 
 
 def _shown(text: str) -> str:

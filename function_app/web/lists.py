@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from datetime import datetime
+from heapq import nsmallest
 from itertools import islice
-from typing import Annotated, Self
-from urllib.parse import urlencode
+from typing import Annotated, Any, Literal, Self
+from urllib.parse import quote, urlencode
 
 from fastapi import Path, Query
 from pydantic import BaseModel, Field
 
 from function_app.domain.errors import NotFoundError
-from function_app.domain.records import DatasetVersion, Generation, RunRecord
+from function_app.domain.records import DatasetVersion, Generation, RunRecord, ShardRecord, ShardState
 from function_app.domain.run_states import RunState
 from function_app.explain.overview import MAX_MODEL_RUNS, MAX_MODEL_VERSIONS, models
+from function_app.explain.run_description import MAX_EPOCHS, measured_epochs
 from function_app.services import Services
-from function_app.web.bodies import RunBody
-from function_app.web.routes import RUN_ID, AppServices, DatasetName, refusals
+from function_app.web.bodies import PipelinesBody, ReasonBody, RunBody
+from function_app.web.routes import RUN_ID, AppServices, DatasetName, RunId, VersionName, refusals
 from function_app.web.sweeps import router
 
 __all__ = ["router"]  # the API's, to which this module adds its routes
@@ -28,6 +29,10 @@ MAX_DATASETS = 100
 """The ledger is asked once for each dataset of a page."""
 MAX_READ = 10_000
 """Versions of a dataset that are read for its list, and closings for its latest version."""
+MAX_SHARDS = 1000
+MAX_MODELS = 1000
+MAX_PIPELINES = 1000
+SHARD = r"^.+/[0-9]{1,19}$"
 
 ModelName = Annotated[str, Path(min_length=1, max_length=255, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
 NEXT = Field(description="Path of the next page; null on the last one.")
@@ -78,6 +83,51 @@ class ModelsBody(BaseModel):
     """Registered models, by name."""
 
     models: list[ModelBody]
+    next: str | None = NEXT
+
+
+class ShardBody(BaseModel):
+    """The verdict on one shard."""
+
+    split: str
+    index: int = Field(description="Position in the split, from 0.")
+    num_shards: int = Field(description="Number of shards of the split, as the shard's own name states it.")
+    name: str
+    state: ShardState
+    size_bytes: int
+    num_records: int = Field(description="Records that were read; of a rejected shard those before its error.")
+    crc32c: str
+    validated_at: datetime
+    reasons: list[ReasonBody] = Field(description="Why it was rejected; empty where it was accepted.")
+
+    @classmethod
+    def of(cls, shard: ShardRecord) -> Self:
+        """Return the body of a verdict."""
+        own: dict[str, Any] = {name: getattr(shard, name) for name in cls.model_fields if name != "reasons"}
+        return cls(reasons=[ReasonBody.model_validate(reason.to_json()) for reason in shard.reasons], **own)
+
+
+class ShardsBody(BaseModel):
+    """Shards of a dataset version that have a verdict, by split and position."""
+
+    dataset: str
+    version: str
+    shards: list[ShardBody]
+    next: str | None = NEXT
+
+
+class MetricsBody(BaseModel):
+    """What a run measured."""
+
+    run_id: str
+    state: RunState
+    epochs: list[dict[str, float]] = Field(
+        description=f"Each epoch that has ended, the newest {MAX_EPOCHS}: `epoch` from 1, and what was measured. "
+        "Of a run that has not ended, those that the end of its log names."
+    )
+    newest: dict[str, float] | None = Field(
+        description="The newest progress line, within an epoch; null without any."
+    )
 
 
 class VersionSummary(BaseModel):
@@ -144,15 +194,27 @@ def runs(
     return RunsBody(runs=[RunBody.of(run, queue) for run in found], next=following)
 
 
-@router.get("/models")
-def registered_models(services: AppServices) -> ModelsBody:
-    """List the registered models, each with its newest versions."""
-    return ModelsBody(
-        models=[
-            ModelBody(name=model.name, versions=[ModelVersionBody.of(run) for run in model.runs])
-            for model in models(services)
-        ]
-    )
+@router.get("/models", responses=refusals(422))
+def registered_models(
+    services: AppServices,
+    limit: Annotated[int, Query(ge=1, le=MAX_MODELS)] = 100,
+    after: Annotated[str | None, Query(min_length=1, max_length=255, description="Begin after this model.")] = None,
+    dataset: Annotated[
+        str | None, Query(min_length=1, max_length=63, description="Only models that were trained on this dataset.")
+    ] = None,
+) -> ModelsBody:
+    """List the registered models by name, each with its newest versions."""
+    found = [
+        model
+        for model in models(services)
+        if (after is None or model.name > after)
+        and (dataset is None or any(run.dataset_version.dataset == dataset for run in model.runs))
+    ]
+    shown = [
+        ModelBody(name=one.name, versions=[ModelVersionBody.of(run) for run in one.runs]) for one in found[:limit]
+    ]
+    following = _page("models", limit=limit, dataset=dataset, after=shown[-1].name) if len(found) > limit else None
+    return ModelsBody(models=shown, next=following)
 
 
 @router.get("/models/{name}", responses=refusals(404, 422))
@@ -169,11 +231,20 @@ def datasets(
     services: AppServices,
     limit: Annotated[int, Query(ge=1, le=MAX_DATASETS)] = MAX_DATASETS,
     after: Annotated[str | None, Query(min_length=1, max_length=63, description="Begin after this dataset.")] = None,
+    pipeline: Annotated[
+        str | None, Query(min_length=1, max_length=255, description="Only those of the pipeline with this name.")
+    ] = None,
 ) -> DatasetsBody:
     """List the datasets of all pipelines in service, each with the version that was whole last."""
-    names = sorted(name for name in services.pipelines if after is None or name > after)
+    names = sorted(
+        name
+        for name, own in services.pipelines.items()
+        if (after is None or name > after) and pipeline in (None, own.pipeline)
+    )
     shown = [_dataset(name, services) for name in names[:limit]]
-    following = _page("datasets", limit=limit, after=shown[-1].dataset) if len(names) > limit else None
+    following = None
+    if len(names) > limit:
+        following = _page("datasets", limit=limit, pipeline=pipeline, after=shown[-1].dataset)
     return DatasetsBody(datasets=shown, next=following)
 
 
@@ -193,27 +264,99 @@ def dataset_versions(
     services: AppServices,
     limit: Annotated[int, Query(ge=1, le=MAX_VERSIONS)] = 100,
     after: Annotated[str | None, Query(min_length=1, max_length=64, description="Begin after this version.")] = None,
+    state: Literal["open", "closed"] | None = None,
 ) -> DatasetVersionsBody:
     """List the versions of a dataset, in descending order of their names; at most 10,000 of them are known here."""
     closings = {one.dataset_version: one for one in islice(services.ledger.latest_generations(dataset), MAX_READ)}
     known = {*islice(services.ledger.versions(dataset), MAX_READ), *closings}
     if not known and dataset not in services.pipelines:
         raise NotFoundError(f"dataset {dataset} matches no pipeline, and has no versions")
-    return _versions(dataset, sorted(known, reverse=True), closings, limit=limit, after=after)
-
-
-def _versions(
-    dataset: str,
-    known: Sequence[DatasetVersion],
-    closings: Mapping[DatasetVersion, Generation],
-    *,
-    limit: int,
-    after: str | None,
-) -> DatasetVersionsBody:
-    left = [version for version in known if after is None or version.version < after]
+    fitting = [one for one in known if state is None or (one in closings) == (state == "closed")]
+    left = sorted((one for one in fitting if after is None or one.version < after), reverse=True)
     shown = [VersionSummary.of(version, closings.get(version)) for version in left[:limit]]
-    following = _page(f"datasets/{dataset}", limit=limit, after=shown[-1].version) if len(left) > limit else None
+    following = None
+    if len(left) > limit:
+        following = _page(f"datasets/{quote(dataset, safe='')}", limit=limit, state=state, after=shown[-1].version)
     return DatasetVersionsBody(dataset=dataset, versions=shown, next=following)
+
+
+@router.get("/datasets/{dataset}/{version}/shards", responses=refusals(404, 422))
+def shards(
+    dataset: DatasetName,
+    version: VersionName,
+    services: AppServices,
+    *,
+    limit: Annotated[int, Query(ge=1, le=MAX_SHARDS)] = 100,
+    state: ShardState | None = None,
+    split: Annotated[str | None, Query(min_length=1, max_length=63)] = None,
+    after: Annotated[
+        str | None,
+        Query(max_length=83, pattern=SHARD, description="Begin after this one: split/index."),
+    ] = None,
+) -> ShardsBody:
+    """List the shards of a version that have a verdict, by split and position, each with its reasons.
+
+    Shards that are missing have none: those are in the answer about the version.
+    """
+    named = DatasetVersion(dataset=dataset, version=version)
+    first = _place(after) if after else None
+    verdicts = (
+        one
+        for one in services.ledger.shards(named)
+        if state in (None, one.state) and split in (None, one.split) and (first is None or _order(one) > first)
+    )
+    fitting = nsmallest(limit + 1, verdicts, key=_order)
+    if not fitting and not services.ledger.split_sizes(named):
+        services.pipeline_of(dataset)
+        raise NotFoundError(f"nothing of {named} has been uploaded")
+    shown = fitting[:limit]
+    following = None
+    if len(fitting) > limit:
+        path = f"datasets/{quote(dataset, safe='')}/{quote(version, safe='')}/shards"
+        last = f"{shown[-1].split}/{shown[-1].index}"
+        following = _page(path, limit=limit, state=state, split=split, after=last)
+    return ShardsBody(dataset=dataset, version=version, shards=[ShardBody.of(one) for one in shown], next=following)
+
+
+def _order(shard: ShardRecord) -> tuple[str, int]:
+    return shard.split, shard.index
+
+
+def _place(text: str) -> tuple[str, int]:
+    split, _, index = text.rpartition("/")
+    return split, int(index)
+
+
+@router.get("/runs/{run_id}/metrics", responses=refusals(404, 422))
+def metrics(run_id: RunId, services: AppServices) -> MetricsBody:
+    """Show what a run measured in each epoch: from its training report, and before its end from its log."""
+    run, epochs, newest = measured_epochs(run_id, services)
+    return MetricsBody(
+        run_id=run_id,
+        state=run.state,
+        epochs=[dict(epoch) for epoch in epochs],
+        newest=None if newest is None else dict(newest),
+    )
+
+
+@router.get("/pipelines", responses=refusals(422))
+def pipelines(
+    services: AppServices,
+    limit: Annotated[int, Query(ge=1, le=MAX_PIPELINES)] = 100,
+    state: Literal["in_service", "out_of_service"] | None = None,
+    dataset: Annotated[str | None, Query(min_length=1, max_length=63)] = None,
+    after: Annotated[int, Query(ge=0, le=MAX_READ, description="Begin after so many of the list.")] = 0,
+) -> PipelinesBody:
+    """List the pipelines, and the problems of those that are out of service until their files are mended."""
+    found = [
+        one
+        for one in PipelinesBody.of_services(services).pipelines
+        if state in (None, one.state) and dataset in (None, one.dataset)
+    ]
+    end, following = after + limit, None
+    if len(found) > end:
+        following = _page("pipelines", limit=limit, state=state, dataset=dataset, after=end)
+    return PipelinesBody(pipelines=found[after:end], next=following)
 
 
 def _page(path: str, **parameters: object) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from http import HTTPStatus
 from typing import Annotated, Any, Literal
@@ -248,10 +248,21 @@ def add_page_errors(app: FastAPI) -> None:
 async def _error_page(_: Request, error: Exception) -> Response:
     status, text = _status(error)
     advice = "" if isinstance(error, SignInError) else ADVICE.get(status, "Look at the log of the function app.")
+    return _error(status, text, advice)
+
+
+def _error(status: int, text: str, advice: str) -> Response:
     title = HTTPStatus(status).phrase
     return page(
         "error.html", status=status, person=None, refresh_s=None, now=None, title=title, text=text, advice=advice
     )
+
+
+def too_many_pages(message: str, headers: Mapping[str, str]) -> Response:
+    """Return the page for a person who asks for too many."""
+    answer = _error(429, message, f"Wait {headers['Retry-After']} s, and open the page again.")
+    answer.headers.update(headers)
+    return answer
 
 
 def _status(error: Exception) -> tuple[int, str]:

@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Callable
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from pydantic import BaseModel
 from starlette.convertors import Convertor, register_url_convertor
 
@@ -30,13 +30,13 @@ from function_app.web.bodies import (
     DeadLetterSummary,
     HistoryBody,
     HoldBody,
-    PipelinesBody,
     Problem,
     RequestedSweepBody,
     RunBody,
     RunRequest,
     VersionBody,
 )
+from function_app.web.protocol.routing import ApiRoute, IdempotencyKey
 
 MAX_LETTERS = 1000
 MAX_SUBJECT_CHARS = 1200
@@ -61,9 +61,6 @@ RunId = Annotated[str, Path(min_length=1, max_length=255, pattern=RUN_ID)]
 Rank = Annotated[int, Query(ge=0, le=MAX_RANK, description="Number of the rank, from 0.")]
 DeadLetterId = Annotated[str, Path(min_length=1, max_length=64, pattern=r"^[0-9a-f]+$")]
 Subject = Annotated[str, Path(min_length=1, max_length=MAX_SUBJECT_CHARS)]
-IdempotencyKey = Annotated[
-    str | None, Header(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9._:-]+$", alias="Idempotency-Key")
-]
 
 
 def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
@@ -78,6 +75,7 @@ REFUSALS = {
     409: "The current state does not allow it, or changed meanwhile.",
     413: "The body is too large.",
     422: "A parameter or a member of the body is not valid, or not allowed by the pipeline.",
+    429: "The caller sends too many requests; the header Retry-After says after how many seconds to try again.",
     500: "An unexpected error; the log of the function app describes it.",
     503: "The app or the pipeline cannot be used, or storage or Azure ML did not answer: see the log; try later.",
 }
@@ -101,9 +99,14 @@ register_url_convertor("any_text", AnyText())
 
 NO_KEY = "The function key is missing or wrong. The Functions host answers this, without a body."
 RUN_LOCATION = {"Location": {"description": "Path of the run.", "schema": {"type": "string"}}}
+LETTER_LOCATION = {"Location": {"description": "Path of the letter.", "schema": {"type": "string"}}}
 SWEEP_LOCATION = {"Location": {"description": "Path of the result.", "schema": {"type": "string"}}}
 
-router = APIRouter(prefix="/api", responses={401: {"description": NO_KEY}, **refusals(400, 405, 413, 500, 503)})
+router = APIRouter(
+    prefix="/api",
+    route_class=ApiRoute,
+    responses={401: {"description": NO_KEY}, **refusals(400, 405, 413, 429, 500, 503)},
+)
 
 
 @router.get("/datasets/{dataset}/{version}", responses=refusals(404, 422))
@@ -123,12 +126,6 @@ def release(dataset: DatasetName, version: VersionName, services: AppServices) -
         raise NotFoundError(f"{named} has never been whole, so nothing of it can be on hold")
     reason = release_data(named, services)
     return HoldBody(dataset=dataset, version=version, released=reason is not None, reason=reason)
-
-
-@router.get("/pipelines")
-def pipelines(services: AppServices) -> PipelinesBody:
-    """List the pipelines, and the problems of those that are out of service until their files are mended."""
-    return PipelinesBody.of_services(services)
 
 
 class NotificationTestBody(BaseModel):
@@ -235,7 +232,7 @@ def start_run(
     "/runs/{run_id}/cancel",
     status_code=202,
     responses={
-        202: {"description": "The job is being canceled."},
+        202: {"description": "The job is being canceled.", "headers": RUN_LOCATION},
         200: {"model": RunBody, "description": "The run has ended canceled."},
         **refusals(404, 409, 422),
     },
@@ -248,6 +245,8 @@ def cancel(run_id: RunId, services: AppServices, response: Response) -> RunBody:
     """
     found = cancel_run(run_id, canceled_by=PERSON, reason="canceled by a person over the API", services=services)
     response.status_code = 200 if found.state is RunState.CANCELED else 202
+    if response.status_code == 202:  # noqa: PLR2004
+        response.headers["Location"] = f"/api/runs/{found.run_id}"
     return RunBody.of(found, services.ledger.run_queue())
 
 
@@ -292,7 +291,18 @@ def dead_letter(dead_letter_id: DeadLetterId, services: AppServices) -> DeadLett
     return DeadLetterBody.of(letter)
 
 
-@router.post("/dead-letters/{dead_letter_id}/replay", responses=refusals(404, 409, 422))
-def replay_dead_letter(dead_letter_id: DeadLetterId, services: AppServices) -> DeadLetterBody:
-    """Deliver a dead letter again. This is safe at any time: the current state is checked first."""
+@router.post(
+    "/dead-letters/{dead_letter_id}/replay",
+    status_code=202,
+    responses={
+        202: {"description": "Its message is in the queue.", "headers": LETTER_LOCATION},
+        **refusals(404, 409),
+    },
+)
+def replay_dead_letter(dead_letter_id: DeadLetterId, services: AppServices, response: Response) -> DeadLetterBody:
+    """Deliver a dead letter again. This is safe at any time: the current state is checked first.
+
+    Should it fail again, it waits as before, with one more in `num_deaths`.
+    """
+    response.headers["Location"] = f"/api/dead-letters/{dead_letter_id}"
     return DeadLetterBody.of(replay(dead_letter_id, services))

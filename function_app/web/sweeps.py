@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from function_app.config.fields import MAX_NODES
 from function_app.domain.errors import OverrideError
 from function_app.domain.option_sweeps import MAX_RUNS, OptionSweep, SweepVerdict, option_sets
-from function_app.domain.run_states import RunState
+from function_app.domain.run_states import SETTLED, RunState
 from function_app.runs.cancellation import cancel_sweep
 from function_app.runs.comparison import ComparedRun
 from function_app.runs.option_sweeps import compare, read_sweep, runs_of, verdict_of
@@ -20,7 +20,8 @@ from function_app.runs.requests import asked_version
 from function_app.runs.sweep_requests import SweepRequest, request_sweep
 from function_app.services import Services
 from function_app.web.bodies import BoundedText
-from function_app.web.routes import HTTP, AppServices, IdempotencyKey, refusals, router
+from function_app.web.protocol.routing import IdempotencyKey
+from function_app.web.routes import HTTP, AppServices, refusals, router
 
 __all__ = ["router"]  # the API's, to which this module adds its routes
 
@@ -210,11 +211,24 @@ def option_sweep(sweep_id: SweepId, services: AppServices) -> OptionSweepBody:
     return OptionSweepBody.of(read_sweep(sweep_id, services.documents), services)
 
 
-@router.post("/sweeps/{sweep_id}/cancel", responses=refusals(404, 409, 422))
-def cancel_option_sweep(sweep_id: SweepId, services: AppServices) -> OptionSweepBody:
+@router.post(
+    "/sweeps/{sweep_id}/cancel",
+    status_code=202,
+    responses={
+        202: {"description": "The job of a run is being canceled.", "headers": SWEEP_LOCATION},
+        200: {"model": OptionSweepBody, "description": "All runs have ended."},
+        **refusals(404, 409, 422),
+    },
+)
+def cancel_option_sweep(sweep_id: SweepId, services: AppServices, response: Response) -> OptionSweepBody:
     """Cancel an option sweep and its runs, and register no model; 409 if it has ended otherwise."""
     sweep = cancel_sweep(sweep_id, reason="canceled by a person over the API", services=services)
-    return OptionSweepBody.of(sweep, services)
+    body = OptionSweepBody.of(sweep, services)
+    if all(run.state is None or run.state in SETTLED for run in body.runs):
+        response.status_code = 200
+    else:
+        response.headers["Location"] = f"/api/sweeps/{sweep_id}"
+    return body
 
 
 @router.get("/compare", responses=refusals(404, 422))

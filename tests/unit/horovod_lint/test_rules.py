@@ -7,13 +7,24 @@ from pathlib import Path
 
 import pytest
 
-from horovod_lint import MAX_DEPTH, MAX_SCRIPT_BYTES, RULES, LintReport, Machine, RuleCode, lint_script
+from horovod_lint import (
+    FIXABLE,
+    MAX_DEPTH,
+    MAX_SCRIPT_BYTES,
+    RULES,
+    LintReport,
+    Machine,
+    RuleCode,
+    fix_script,
+    lint_script,
+)
 
 DOCS = Path(__file__).parents[3] / "docs"
 TEXT = (DOCS / "lint.md").read_text(encoding="utf-8")
 PAGE = (DOCS / "rules.md").read_text(encoding="utf-8")
 SECTIONS = {section.partition("\n")[0]: section for section in PAGE.split("\n## ")[1:]}
 INFINIBAND = "Standard_ND96asr_v4"
+MAX_LINES = 17
 
 
 def test_every_code_is_in_the_table_with_severity_and_meaning() -> None:
@@ -35,15 +46,19 @@ def test_the_limits_are_stated() -> None:
 
 
 def linted(code: str, script: str) -> LintReport:
-    """Lint an example on a machine and for a pipeline where its rule applies."""
-    machine = Machine(
+    """Lint an example where its rule applies."""
+    return lint_script(script.encode(), "example.py", machine_of(code))
+
+
+def machine_of(code: str) -> Machine:
+    """Return a machine and a pipeline's settings to which a rule applies."""
+    return Machine(
         vm_size=INFINIBAND,
         environment={} if code == "keras3_incompatible" else {"TF_USE_LEGACY_KERAS": "1"},
         job_flags=("--data",) if code == "arguments_not_taken" else (),
         registers=code == "report_not_written",
         distribution="pytorch" if code == "horovod_without_mpi" else "mpi",
     )
-    return lint_script(script.encode(), "example.py", machine)
 
 
 @pytest.mark.parametrize("code", RuleCode)
@@ -59,3 +74,18 @@ def test_each_rule_has_a_wrong_and_a_right_script(code: RuleCode) -> None:
 def test_the_page_has_no_other_rules() -> None:
     """They are in the order of the table."""
     assert list(RuleCode) == list(SECTIONS)
+
+
+@pytest.mark.parametrize("code", sorted(FIXABLE))
+def test_the_wrong_script_of_a_mechanical_rule_is_mended(code: RuleCode) -> None:
+    """As `landfall lint --fix` does it; the rule's finding is gone, and no other one came."""
+    wrong = re.findall(r"^```python\n(.*?)^```", SECTIONS[code], re.MULTILINE | re.DOTALL)[0]
+    fixed = fix_script(wrong.encode(), "example.py", machine_of(code))
+    assert ([code], ()) == ([f.code for f in fixed.findings], linted(code, fixed.content.decode()).findings)
+
+
+@pytest.mark.parametrize("code", RuleCode)
+def test_the_scripts_of_a_rule_are_short(code: RuleCode) -> None:
+    """About ten lines, so that the difference between them is seen."""
+    scripts = re.findall(r"^```python\n(.*?)^```", SECTIONS[code], re.MULTILINE | re.DOTALL)
+    assert max(len(script.splitlines()) for script in scripts) <= MAX_LINES

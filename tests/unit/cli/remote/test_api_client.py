@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import httpx
 import pytest
 
 from cli.errors import CliError
@@ -114,3 +115,43 @@ def test_an_answer_without_an_expected_member_names_it(capsys: pytest.CaptureFix
     with served({"run_id": "landfall-x-a1"}) as url:
         status, _, err = landfall(capsys, "run", "landfall-x-a1", "--url", url)
     assert (1, True) == (status, f"{url} answered without 'state'. Is it a Landfall function app" in err)
+
+
+def answering(*answers: httpx.Response) -> tuple[ApiClient, list[httpx.Request], list[float]]:
+    """A client of an app that gives these answers, its requests, and how long it waits between them."""
+    requests: list[httpx.Request] = []
+    waits: list[float] = []
+    following = iter(answers)
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        requests.append(request)
+        return next(following)
+
+    client = ApiClient("https://app.example", "k", transport=httpx.MockTransport(answer), wait=waits.append)
+    return client, requests, waits
+
+
+def test_a_request_that_came_too_soon_is_sent_again_when_the_app_says() -> None:
+    """Under the same key; no answer makes it wait for long."""
+    busy = [httpx.Response(429, headers={"Retry-After": text}) for text in ("7", "999999", "soon")]
+    client, requests, waits = answering(*busy, httpx.Response(202, json={"state": "queued"}))
+    assert {"state": "queued"} == client.post("/api/reconcile")
+    assert [7.0, 30.0, 1.0] == waits
+    assert 1 == len({request.headers["Idempotency-Key"] for request in requests})
+
+
+def test_an_app_that_stays_busy_is_an_error() -> None:
+    """With its own words."""
+    problem = {"code": "too_many_requests", "detail": "more than 2 requests in a minute"}
+    client, requests, _ = answering(*[httpx.Response(429, json=problem) for _ in range(9)])
+    with pytest.raises(ApiError, match="more than 2 requests in a minute"):
+        client.get("/api/runs")
+    assert 4 == len(requests)
+
+
+def test_what_is_asked_again_is_sent_once() -> None:
+    """The second answer says that nothing has changed; another address is asked without a condition."""
+    first, other = (httpx.Response(200, json={"n": n}, headers={"ETag": f'"{n}"'}) for n in (1, 2))
+    client, requests, _ = answering(first, httpx.Response(304, headers={"ETag": '"1"'}), other)
+    assert [{"n": 1}, {"n": 1}, {"n": 2}] == [client.get(path) for path in ("/api/a", "/api/a", "/api/b")]
+    assert [None, '"1"', None] == [request.headers.get("If-None-Match") for request in requests]

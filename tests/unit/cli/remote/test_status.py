@@ -11,9 +11,9 @@ import pytest
 
 from cli.errors import CliError
 from cli.options import TwinAddress
-from cli.remote.status import describe_version, reason_text, show_history, show_trace
+from cli.remote.status import describe_version, reason_text, show_history, show_trace, status
 from shared.traces import place_of_version
-from tests.unit.cli.fake_function_app import FunctionApp
+from tests.unit.cli.fake_function_app import FunctionApp, served
 
 REASON = {"code": "payload_crc", "message": "the payload's CRC is wrong", "record_index": 2, "byte_offset": 98}
 
@@ -240,3 +240,20 @@ def test_the_twins_trace_is_a_tree(
     ] == capsys.readouterr().out.splitlines()
     with pytest.raises(CliError, match="has no trace"):
         show_trace(FunctionApp().client(), "digits/v2", as_json=False)
+
+
+def test_shards_are_listed_from_all_pages(capsys: pytest.CaptureFixture[str]) -> None:
+    """Those with one verdict, each with all of its reasons."""
+    path = "/api/datasets/d/v/shards"
+    shard = {"name": "train-00003-of-00040", "state": "rejected", "num_records": 7, "size_bytes": 2048}
+    pages: list[dict[str, Any]] = [
+        {"shards": [{**shard, "reasons": [REASON]}] * 2, "next": f"{path}?after=train%2F3"},
+        {"shards": [{**shard, "reasons": []}], "next": None},
+    ]
+    seen: list[tuple[str, Any]] = []
+    with served(iter(pages), seen, status=200) as url:
+        status.main(["d/v", "--shards", "rejected", "--url", url, "--key", "k"], standalone_mode=False)
+    line = "rejected  train-00003-of-00040  7 records, 2.0 KiB"
+    reason = "  the payload's CRC is wrong [record 2, byte 98]"
+    assert [line, reason, line, reason, line] == capsys.readouterr().out.splitlines()
+    assert [f"{path}?limit=1000&state=rejected", f"{path}?after=train%2F3"] == [each for each, _ in seen]

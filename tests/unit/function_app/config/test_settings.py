@@ -80,6 +80,8 @@ def test_all_missing_settings_are_reported_at_once() -> None:
         ("LANDFALL_SWEEP_GRACE_S", "soon"),
         ("LANDFALL_MAX_CONCURRENT_RUNS", "0"),
         ("LANDFALL_MAX_CONCURRENT_RUNS", "1001"),
+        ("LANDFALL_REQUESTS_PER_MINUTE", "0"),
+        ("LANDFALL_REQUESTS_PER_MINUTE", "100001"),
         ("LANDFALL_PIPELINES_DIR", "x" * 3000),
         ("AZURE_CLIENT_ID", "me"),
         ("LANDFALL_CLUSTER_SIZES", "Standard_ND96asr_v4"),

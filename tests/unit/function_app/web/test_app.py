@@ -140,10 +140,11 @@ def test_the_api_describes_itself() -> None:
         ("/api/runs", "post"),
         ("/api/runs/{run_id}", "get"),
         ("/api/runs/{run_id}/logs", "get"),
+        ("/api/runs/{run_id}/metrics", "get"),
+        ("/api/datasets/{dataset}/{version}/shards", "get"),
         ("/api/runs/{run_id}/ranks", "get"),
         ("/api/runs/{run_id}/cancel", "post"),
         ("/api/compare", "get"),
-        ("/api/spending", "get"),
         ("/api/sweeps", "post"),
         ("/api/sweeps/{sweep_id}", "get"),
         ("/api/sweeps/{sweep_id}/cancel", "post"),
@@ -157,7 +158,7 @@ def test_the_api_describes_itself() -> None:
         ("/api/dead-letters/{dead_letter_id}/replay", "post"),
     } == routes
     run = document["paths"]["/api/runs"]["post"]["responses"]
-    assert ["200", "202", "400", "401", "404", "405", "409", "413", "422", "500", "503"] == sorted(run)
+    assert ["200", "202", "400", "401", "404", "405", "409", "413", "422", "429", "500", "503"] == sorted(run)
     assert {"#/components/schemas/Problem"} == {
         run[status]["content"]["application/problem+json"]["schema"]["$ref"] for status in run if status > "401"
     }

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from shared.progress import Progress
 from tests.support.world import ALL_SHARDS, World
 from tests.unit.function_app.web.client import call, error
 
@@ -56,7 +58,7 @@ def test_a_filter_that_cannot_be_is_refused(query: str) -> None:
 def test_models_are_listed_with_the_runs_that_made_them() -> None:
     """The same by name; a model that no run registered is unknown."""
     world = World()
-    assert {"models": []} == call(world, "GET", "/api/models").json()
+    assert {"models": [], "next": None} == call(world, "GET", "/api/models").json()
     run = world.finish(world.upload_version())
     [model] = call(world, "GET", "/api/models").json()["models"]
     [version] = model["versions"]
@@ -65,6 +67,11 @@ def test_models_are_listed_with_the_runs_that_made_them() -> None:
     )
     assert model == call(world, "GET", f"/api/models/{model['name']}").json()
     assert (404, "not_found") == error(call(world, "GET", "/api/models/other"))
+    names = {query: len(call(world, "GET", f"/api/models?{query}").json()["models"]) for query in MODEL_FILTERS}
+    assert MODEL_FILTERS == names
+
+
+MODEL_FILTERS = {"dataset=digits": 1, "dataset=letters": 0, "after=digits": 1, "after=digits-cnn": 0}
 
 
 def test_datasets_are_listed_with_the_version_that_was_whole_last() -> None:
@@ -75,6 +82,8 @@ def test_datasets_are_listed_with_the_version_that_was_whole_last() -> None:
     assert [None] == [each["latest"] for each in before]
     assert ("digits", "v1", "closed") == (after["dataset"], after["latest"]["version"], after["latest"]["state"])
     assert [] == call(world, "GET", "/api/datasets?after=digits").json()["datasets"]
+    assert [] == call(world, "GET", "/api/datasets?pipeline=other").json()["datasets"]
+    assert [after] == call(world, "GET", f"/api/datasets?pipeline={after['pipeline']}").json()["datasets"]
 
 
 def test_the_versions_of_a_dataset_come_page_by_page() -> None:
@@ -86,6 +95,8 @@ def test_the_versions_of_a_dataset_come_page_by_page() -> None:
     found = pages(world, "/api/datasets/digits?limit=2", "versions")
     assert [["v3", "v2"], ["v1"]] == [[each["version"] for each in page] for page in found]
     assert ["closed", "open"] == [each["state"] for each in found[0]]
+    closed = pages(world, "/api/datasets/digits?limit=1&state=closed", "versions")
+    assert [["v3"], ["v1"]] == [[each["version"] for each in page] for page in closed]
 
 
 def test_a_dataset_of_no_pipeline_is_unknown() -> None:
@@ -93,3 +104,60 @@ def test_a_dataset_of_no_pipeline_is_unknown() -> None:
     world = World()
     assert (404, "not_found") == error(call(world, "GET", "/api/datasets/letters"))
     assert [] == call(world, "GET", "/api/datasets/digits").json()["versions"]
+
+
+def test_shards_come_page_by_page_with_their_reasons() -> None:
+    """By split and position; only those of one state or split."""
+    world = World()
+    world.upload_shards(ALL_SHARDS[0], ALL_SHARDS[2])
+    world.deliver(world.put(ALL_SHARDS[1], b"<html>"))
+    path = "/api/datasets/digits/v1/shards"
+    found = pages(world, f"{path}?limit=1", "shards")
+    assert [("train", 0), ("train", 1), ("validation", 0)] == [(one["split"], one["index"]) for [one] in found]
+    [[rejected]] = pages(world, f"{path}?state=rejected", "shards")
+    assert (ALL_SHARDS[1], "not_a_shard") == (rejected["name"], rejected["reasons"][0]["code"])
+    assert [[]] == pages(world, f"{path}?state=rejected&split=validation", "shards")
+    assert [["train", "train"]] == [
+        [one["split"] for one in page] for page in pages(world, f"{path}?split=train", "shards")
+    ]
+
+
+def test_shards_of_an_unknown_version_are_not_found() -> None:
+    """A mistyped version or dataset is an error, as is a place that none has."""
+    world = World()
+    assert (404, "not_found") == error(call(world, "GET", "/api/datasets/digits/v1/shards"))
+    assert (404, "not_found") == error(call(world, "GET", "/api/datasets/letters/v1/shards"))
+    assert (422, "invalid_request") == error(call(world, "GET", "/api/datasets/digits/v1/shards?after=train"))
+
+
+def test_the_metrics_of_a_run_are_those_of_its_log_and_then_of_its_report() -> None:
+    """One entry for each epoch that has ended."""
+    world = World()
+    run = world.upload_version()
+    world.jobs.become(run.run_id, "Running")
+    world.follow(run)
+    world.jobs.logs[run.run_id] = Progress(epoch=1, epochs=3, step=10, loss=0.5, accuracy=0.5).to_line()
+    before = call(world, "GET", f"/api/runs/{run.run_id}/metrics").json()
+    world.end_job(run)
+    world.write_report(
+        run, {"val_accuracy": 0.97}, epochs=({"epoch": 1.0, "loss": 0.25}, {"epoch": 2.0, "loss": 0.125})
+    )
+    world.follow(run)
+    after = call(world, "GET", f"/api/runs/{run.run_id}/metrics").json()
+    assert ([1], 0.5, "running") == (
+        [e["epoch"] for e in before["epochs"]],
+        before["newest"]["loss"],
+        before["state"],
+    )
+    assert ("registered", [0.25, 0.125]) == (after["state"], [epoch["loss"] for epoch in after["epochs"]])
+    assert (404, "not_found") == error(call(world, "GET", "/api/runs/landfall-x-a1/metrics"))
+
+
+def test_pipelines_come_page_by_page() -> None:
+    """Those out of service first; of one state or dataset."""
+    world = World()
+    world.services = replace(world.services, out_of_service={"letters": ("letters.yaml: data: what it lacks",)})
+    found = pages(world, "/api/pipelines?limit=1", "pipelines")
+    assert ["letters", "digits"] == [one["dataset"] for [one] in found]
+    assert ["digits"] == [one["dataset"] for [one] in pages(world, "/api/pipelines?state=in_service", "pipelines")]
+    assert ["letters"] == [one["dataset"] for [one] in pages(world, "/api/pipelines?dataset=letters", "pipelines")]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import schemathesis
 from schemathesis.config import SchemathesisConfig
 from schemathesis.engine import Status, from_schema
@@ -14,7 +16,11 @@ CONFIGURATION = {
     "seed": 1,
     "generation": {"max-examples": 25, "deterministic": True, "database": "none"},
     # 422 also refuses what a schema cannot state: options and limits are those of a dataset's pipeline.
-    "checks": {"positive_data_acceptance": {"expected-statuses": ["2XX", "404", "409", "422"]}},
+    "checks": {
+        "positive_data_acceptance": {"expected-statuses": ["2XX", "304", "404", "409", "412", "422"]},
+        # If-Match is looked at first: 412 refuses a malformed request too.
+        "negative_data_rejection": {"expected-statuses": ["400", "404", "405", "412", "413", "422"]},
+    },
 }
 
 
@@ -22,6 +28,7 @@ def test_the_api_does_what_its_document_says() -> None:
     """Statuses, bodies, headers, refused input, wrong methods, and requests on what earlier ones made."""
     world, _ = world_with_letter()
     world.upload_version()
+    world.services = replace(world.services, requests_per_minute=100_000)
     app = build_web_app(lambda: world.services)
     schema = schemathesis.openapi.from_asgi(
         "/api/openapi.json", app, config=SchemathesisConfig.from_dict(CONFIGURATION)

@@ -198,8 +198,9 @@ def test_a_job_that_takes_its_time_is_answered_with_202() -> None:
     world = World(jobs=Stubborn())
     run = world.upload_version()
     answer = call(world, "POST", f"/api/runs/{run.run_id}/cancel")
-    assert (202, "submitted", True) == (
+    assert (202, f"/api/runs/{run.run_id}", "submitted", True) == (
         answer.status_code,
+        answer.headers["Location"],
         answer.json()["state"],
         answer.json()["cancel_requested_at"] is not None,
     )
@@ -437,8 +438,9 @@ def test_a_replay_is_answered_with_the_letter() -> None:
     """The message is in its queue again."""
     world, name = world_with_letter()
     answer = call(world, "POST", f"/api/dead-letters/{name}/replay")
-    assert (200, "replayed", 1, 1) == (
+    assert (202, f"/api/dead-letters/{name}", "replayed", 1, 1) == (
         answer.status_code,
+        answer.headers["Location"],
         answer.json()["state"],
         answer.json()["num_replays"],
         len(world.uploads.messages),

@@ -66,8 +66,7 @@ def checked_files(path: Path) -> Iterator[Checked]:
     if path.is_file() and path.suffix not in SUFFIXES:
         raise click.UsageError(f"{name}: the name of a pipeline file ends in .yaml or .yml.")
     folder = path if path.is_dir() else path.parent
-    from function_app.config.clusters import CLUSTERS_FILE
-    from function_app.config.pipeline_files import read_pipelines
+    from function_app.config.pipeline_files import NO_PIPELINES, read_pipelines
     from function_app.domain.errors import PipelineError
 
     try:
@@ -77,9 +76,10 @@ def checked_files(path: Path) -> Iterator[Checked]:
         raise click.UsageError(str(error)) from error
     except OSError as error:
         raise click.UsageError(f"{name}: cannot be opened: {error.strerror}.") from error
-    if not [one for one in paths if one.name != CLUSTERS_FILE or path.is_file()]:
+    if not [one for one in paths if one.name not in NO_PIPELINES or path.is_file()]:
         raise click.UsageError(f"{name}: has no pipeline file; `landfall init` writes one for your data.")
     problems = list(dict.fromkeys(problem for found in read.out_of_service.values() for problem in found))
+    problems += read.plan_facts.problems
     for one in paths:
         yield _judged(one, problems, read)
 

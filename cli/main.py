@@ -99,6 +99,7 @@ COMMANDS = {
     "hook": LazyCommand("cli.deploy.command", "hook", "Run a step of `azd up`; azure.yaml calls it."),
     "smoke": LazyCommand("cli.smoke.command", "smoke", "Test a deployment with a small training."),
     "upload": LazyCommand("cli.upload.command", "upload", "Upload shards as a dataset version."),
+    "plan": LazyCommand("cli.remote.plan", "plan", "Show what a run would take and cost."),
     "status": LazyCommand("cli.remote.status", "status", "Show how everything stands, or one dataset version."),
     "watch": LazyCommand("cli.remote.watching", "watch", "Show each thing that happens, until Ctrl-C."),
     "submit": LazyCommand("cli.remote.runs", "submit", "Request a training run on a complete dataset version."),

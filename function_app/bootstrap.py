@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from function_app.adapters.connections import StorageConnection
     from function_app.adapters.notifiers import TopicNotifier
     from function_app.config.pipelines import Pipeline
+    from function_app.config.prices import PlanFacts
     from function_app.config.recipients import Recipient
     from function_app.config.settings import Settings
     from function_app.domain.checks import Probe
@@ -83,7 +84,12 @@ def _with_pipelines_of(environ: Mapping[str, str], built: Services) -> Services:
         out_of_service=found.out_of_service,
         outage_recipients=found.recipients,
         notifiers=found.notifiers,
+        plan_facts=found.plan_facts,
     )
+
+
+_AS_SET = ("sweep_grace", "claim_lease", "max_concurrent_runs", "pages_sign_in", "requests_per_minute")
+"""Settings that the Services have under the same names."""
 
 
 def build_services(environ: Mapping[str, str]) -> Services:
@@ -117,11 +123,8 @@ def build_services(environ: Mapping[str, str]) -> Services:
         queues={queue: StorageRequestQueue(host, queue) for queue in QUEUES},
         **_script_readers(settings),
         time_budget=_time_budget(settings.validation_budget_s),
-        sweep_grace=settings.sweep_grace,
-        claim_lease=settings.claim_lease,
-        max_concurrent_runs=settings.max_concurrent_runs,
-        pages_sign_in=settings.pages_sign_in,
-        requests_per_minute=settings.requests_per_minute,
+        plan_facts=found.pipelines.plan_facts,
+        **{name: getattr(settings, name) for name in _AS_SET},
         probes=tuple(_probes(found, workspace, environ)),
         in_azure=settings.in_azure,
         telemetry_sink=_telemetry_sink(settings),
@@ -205,6 +208,7 @@ class _Pipelines:
     recipients: Mapping[str, tuple[Recipient, ...]]
     """Dataset that is out of service → whom its files notify."""
     notifiers: Mapping[str, Notifier]
+    plan_facts: PlanFacts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -261,6 +265,7 @@ def _pipelines(settings: Settings, environ: Mapping[str, str]) -> _Pipelines:
         out_of_service=folder.out_of_service,
         recipients=folder.recipients,
         notifiers=notifiers,
+        plan_facts=folder.plan_facts,
     )
 
 

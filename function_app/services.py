@@ -14,6 +14,7 @@ from typing import Any
 
 from function_app.config.pipeline_files import UNIDENTIFIED, no_modules, no_scripts
 from function_app.config.pipelines import Pipeline
+from function_app.config.prices import PlanFacts
 from function_app.config.recipients import Recipient
 from function_app.config.settings import DEFAULT_BUDGET_S, DEFAULT_REQUESTS_PER_MINUTE, PATIENCE, SignIn
 from function_app.domain.checks import Probe
@@ -265,6 +266,8 @@ class RunServices(NotifyServices):
     """Returns what such a script may import, given the pipeline's files. Raises ScriptError."""
     max_concurrent_runs: int = 10
     """Over all pipelines; each pipeline has at most one active run."""
+    plan_facts: PlanFacts = field(default_factory=PlanFacts)
+    """Clusters, prices and published figures, for plans."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,7 +21,7 @@ sys.path.insert(0, str(ROOT))  # the tools run from any folder
 import click  # noqa: E402 (needs the path above)
 
 from cli.main import landfall  # noqa: E402
-from function_app.config import clusters, layouts, pipelines, recipients  # noqa: E402 (needs the path above)
+from function_app.config import clusters, layouts, pipelines, prices, recipients  # noqa: E402 (needs the path above)
 from function_app.domain.run_states import MEANINGS, SETTLED, TABLE, RunState  # noqa: E402
 from shard_validation import DriftPolicy, ImagePolicy, Limits  # noqa: E402
 from shared.job_arguments import TrainingOptions  # noqa: E402
@@ -39,6 +39,10 @@ OTHER_SECTIONS = (
     clusters.Cluster,
     clusters.ClusterSize,
     layouts.Layout,
+    prices.Prices,
+    prices.SizePrice,
+    prices.GpuFigures,
+    prices.Scaling,
     recipients.QuietHours,
     recipients.Recipient,
 )
@@ -204,6 +208,13 @@ priority of a cluster cannot be changed: delete it, or use another name. Retired
 file, at publication (by region) and before a submission: a pipeline is out of service while the setting does not name
 a size of its cluster's list that exists. Options that depend on the GPU belong to `train.options_by_gpu`.
 """
+PRICES_HEAD = """
+## prices.yaml
+
+Prices and published figures of [plans](plan.md), with their date, which each plan states. Write your own over them.
+A price in `clusters.yaml` goes before those here. Without the file, or with a wrong one, plans have no cost; no
+pipeline needs it.
+"""
 STATES_HEAD = """# States of a run
 
 Generated from `function_app/domain/run_states.py` by `python -m tools.reference_pages`; a test fails if it is stale.
@@ -244,6 +255,7 @@ def helps(command: click.Command, name: str, above: click.Context | None = None)
 def pipelines_page() -> str:
     """Return the reference of all fields of a pipeline file."""
     lines = [PIPELINES_HEAD, *_sections(pipeline_fields()), LAYOUTS, CLUSTERS_HEAD, *_sections(cluster_fields())]
+    lines += [PRICES_HEAD, *_sections(price_fields())]
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
@@ -272,6 +284,12 @@ def cluster_fields() -> Iterator[tuple[str, str, str, str]]:
     """Yield the same of every field of a cluster."""
     schema = clusters.Cluster.model_json_schema()
     yield from _fields("NAME.", schema, schema["$defs"], "Cluster")
+
+
+def price_fields() -> Iterator[tuple[str, str, str, str]]:
+    """Yield the same of every field of prices.yaml."""
+    schema = prices.Prices.model_json_schema()
+    yield from _fields("", schema, schema["$defs"], "Prices")
 
 
 def _transition_rows() -> Iterator[str]:

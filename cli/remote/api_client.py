@@ -108,17 +108,20 @@ class ApiClient:
         *,
         force: bool = False,
         key: str | None = None,
+        dry_run: bool = False,
     ) -> dict[str, Any]:
         """Request a run and return it. Synthetic data have no version.
 
         ``force`` trains again on data that has been trained on. A request that is repeated with its ``key`` starts no
-        second run.
+        second run. With ``dry_run`` it returns the plan of the request, which is not made.
         """
         body: dict[str, Any] = {"dataset": dataset, "overrides": dict(overrides)}
         if version is not None:
             body["version"] = version
         if force:
             body["force"] = True
+        if dry_run:
+            return self._object("POST", "/api/runs", json={**body, "dryRun": True})
         # A proxy that repeats the request repeats its key, and so starts no second run.
         return self._object("POST", "/api/runs", json=body, headers={"Idempotency-Key": key or uuid.uuid4().hex})
 

@@ -22,6 +22,7 @@ from cli.options import (
     with_api,
 )
 from cli.remote.api_client import ApiClient, ApiError, shown_time
+from cli.remote.plan import describe_plan, described_outcome
 from cli.remote.sweeps import SweepOption, describe_sweep_request, read_value, sweep_members
 from shared.progress import RankPlace
 
@@ -195,6 +196,12 @@ def describe_run(run: Mapping[str, Any]) -> Iterator[str]:
         yield f"  model: {run['model_name']} version {run['model_version']}"
     for name, value in sorted(run["metrics"].items()):
         yield f"  {name}: {value:.6g}"
+    yield from _afterwards(run)
+
+
+def _afterwards(run: Mapping[str, Any]) -> Iterator[str]:
+    if run.get("prediction"):
+        yield f"  {described_outcome(run['prediction'])}"
     for sent in run["notifications"] or []:
         yield f"  notification ({sent['outcome']}) to {sent['recipient']}: {sent['state']}"
     if run["log_tail"]:
@@ -295,6 +302,7 @@ class OverrideOption(click.ParamType[tuple[str, Any]]):
 @click.option(
     "--num-nodes", type=click.IntRange(min=1), metavar="N", help="Nodes of each run of a sweep (default: 1)."
 )
+@click.option("--dry-run", is_flag=True, help="Show what would be submitted, as `landfall plan`, and change nothing.")
 @as_json_option
 @with_api
 def submit(
@@ -307,6 +315,7 @@ def submit(
     sweep_file: Path | None,
     max_node_hours: float | None,
     num_nodes: int | None,
+    dry_run: bool,
     as_json: bool,
 ) -> None:
     """Request a training run on a complete dataset version, or on synthetic data: DATASET alone.
@@ -315,6 +324,8 @@ def submit(
 
     With --sweep or --sweep-file it requests an option sweep: several runs, of which the best one is registered.
     """
+    if dry_run and (grid or sweep_file):
+        raise click.UsageError("--dry-run is for one run: leave --sweep and --sweep-file out.")
     if grid or sweep_file:
         asked = {"overrides": dict(overrides), "force": force, "num_nodes": num_nodes or 1}
         asked |= sweep_members(grid, sweep_file, max_node_hours)
@@ -323,6 +334,10 @@ def submit(
         return
     if max_node_hours or num_nodes:
         raise click.UsageError("--max-node-hours and --num-nodes belong to a sweep: add --sweep or --sweep-file.")
+    if dry_run:
+        plan = client.submit(*target, dict(overrides), force=force, dry_run=True)
+        click.echo(json.dumps(plan, indent=2) if as_json else "\n".join(describe_plan(plan)))
+        return
     run = client.submit(*target, dict(overrides), force=force)
     lines = describe_request(run, "/".join(filter(None, target)))
     click.echo(json.dumps(run, indent=2) if as_json else "\n".join(lines))

@@ -23,6 +23,7 @@ from function_app.config.environments import read_environment
 from function_app.config.fields import ClusterName
 from function_app.config.own_files import read_files
 from function_app.config.pipelines import MAX_RECIPIENTS, UNNAMED, Pipeline, is_own_script
+from function_app.config.prices import PRICES_FILE, PlanFacts
 from function_app.config.recipients import Recipient, RecipientField
 from function_app.config.yaml_text import MAX_FILE_BYTES, lines_of, yaml_as_json
 from function_app.domain.errors import PipelineError
@@ -61,6 +62,8 @@ _MOVED = {
 _CLUSTERS = Annotated[dict[ClusterName, Cluster], Field(min_length=1, max_length=MAX_CLUSTERS)]
 
 
+NO_PIPELINES = frozenset({CLUSTERS_FILE, PRICES_FILE})
+"""Files beside the pipelines that describe none."""
 UNIDENTIFIED = ""
 """Stands for the dataset of files that do not tell theirs."""
 
@@ -82,6 +85,7 @@ class PipelineFolder:
     """Dataset → why its pipeline cannot be used; UNIDENTIFIED for files that do not tell their dataset."""
     recipients: Mapping[str, tuple[Recipient, ...]] = field(default_factory=dict)
     """Dataset that is out of service → whom its files notify, as far as they can be read."""
+    plan_facts: PlanFacts = field(default_factory=PlanFacts)
 
     def without(self, found: Mapping[str, tuple[str, ...]]) -> PipelineFolder:
         """Return the folder with more datasets out of service: dataset → problems, of which there may be none."""
@@ -111,7 +115,9 @@ def read_pipelines(folder: Path, sizes: Mapping[str, str] | None = None) -> Pipe
     """
     if not folder.is_dir():
         raise PipelineError(f"{folder}: the folder with the pipeline files does not exist")
-    paths = sorted(path for path in folder.iterdir() if path.suffix in SUFFIXES and path.name != CLUSTERS_FILE)
+    from function_app.config.price_file import plan_facts  # it reads as this module does
+
+    paths = sorted(path for path in folder.iterdir() if path.suffix in SUFFIXES and path.name not in NO_PIPELINES)
     if len(paths) > MAX_FILES:
         raise PipelineError(f"{folder}: must contain at most {MAX_FILES} pipeline files, got {len(paths)}")
     try:
@@ -125,7 +131,7 @@ def read_pipelines(folder: Path, sizes: Mapping[str, str] | None = None) -> Pipe
         if one.problems:
             problems.setdefault(one.dataset, []).extend(one.problems)
     for dataset, file, collision in _collisions(loaded):
-        problems.setdefault(dataset, []).extend(_with_lines([f"{file}: {collision}"], folder / file))
+        problems.setdefault(dataset, []).extend(with_lines([f"{file}: {collision}"], folder / file))
     return PipelineFolder(
         pipelines={one.dataset: one for _, one in loaded if one.dataset not in problems},
         files={one.dataset: name for name, one in loaded},
@@ -134,6 +140,7 @@ def read_pipelines(folder: Path, sizes: Mapping[str, str] | None = None) -> Pipe
             dataset: tuple(dict.fromkeys(name for one in read if one.dataset == dataset for name in one.recipients))
             for dataset in problems
         },
+        plan_facts=plan_facts(folder, clusters),
     )
 
 
@@ -156,7 +163,7 @@ def _read(path: Path, clusters: Clusters | PipelineError) -> _ReadFile:
             path=path,
             dataset=_dataset_of(path),
             pipeline=None,
-            problems=_with_lines(error.problems, path),
+            problems=with_lines(error.problems, path),
             recipients=_recipients_of(path),
         )
     return _ReadFile(
@@ -190,7 +197,7 @@ def _on(pipeline: Pipeline, path: Path, clusters: Clusters | PipelineError) -> t
     problems += inconsistencies(pipeline, machines)
     problems += _missing_files(pipeline, path.parent)
     own = PipelineError(*(f"{path.name}: {problem}" for problem in problems)).problems  # safe to show
-    return pipeline, [*of_clusters, *_with_lines(own, path)]
+    return pipeline, [*of_clusters, *with_lines(own, path)]
 
 
 def _missing_files(pipeline: Pipeline, folder: Path) -> Iterator[str]:
@@ -218,10 +225,10 @@ def _is_published(folder: Path, name: str) -> bool:
     return name.startswith("scripts/") and path.is_file() and (folder / "scripts").resolve() in path.resolve().parents
 
 
-def _with_lines(problems: Iterable[str], path: Path) -> list[str]:
+def with_lines(problems: Iterable[str], path: Path) -> list[str]:
     """Return the problems of a file, each with the line of its field, or of the section that lacks the field."""
     try:
-        lines = lines_of(_content(path))
+        lines = lines_of(content_of(path))
     except PipelineError:
         lines = {}
     return [f"{problem} (line {line})" if (line := _line(problem, lines)) else problem for problem in problems]
@@ -238,7 +245,7 @@ def _line(problem: str, lines: Mapping[str, int]) -> int | None:
 def _recipients_of(path: Path) -> tuple[Recipient, ...]:
     """Return whom a wrong file notifies, as far as it can be read."""
     try:
-        members = json.loads(yaml_as_json(_content(path), path.name))
+        members = json.loads(yaml_as_json(content_of(path), path.name))
     except PipelineError:
         return ()
     listed = members.get("notify") if isinstance(members, dict) else None
@@ -258,9 +265,9 @@ def load_clusters(folder: Path, sizes: Mapping[str, str] | None = None) -> Clust
             "see docs/pipelines.md"
         )
     try:
-        return Clusters(clusters=parse_clusters(_content(path), path.name), sizes=sizes)
+        return Clusters(clusters=parse_clusters(content_of(path), path.name), sizes=sizes)
     except PipelineError as error:
-        raise PipelineError(*_with_lines(error.problems, path)) from error
+        raise PipelineError(*with_lines(error.problems, path)) from error
 
 
 def folder_mark(folder: Path) -> tuple[tuple[str, int, int], ...]:
@@ -300,10 +307,10 @@ def load_pipeline(path: Path) -> Pipeline:
 
 def read_pipeline(path: Path) -> Pipeline:
     """Return the pipeline in one file, not yet on machines. Raises PipelineError with all problems."""
-    return parse_pipeline(_content(path), path.name)
+    return parse_pipeline(content_of(path), path.name)
 
 
-def _content(path: Path) -> bytes:
+def content_of(path: Path) -> bytes:
     """Return a file's content, at most one byte more than allowed. Raises PipelineError."""
     try:
         with path.open("rb") as stream:
@@ -318,7 +325,7 @@ def parse_pipeline(text: bytes, name: str) -> Pipeline:
     try:
         return Pipeline.model_validate_json(document)
     except ValidationError as error:
-        raise PipelineError(*(f"{name}: {problem}" for problem in _problems(error, Pipeline))) from error
+        raise PipelineError(*(f"{name}: {problem}" for problem in worded(error, Pipeline))) from error
 
 
 def parse_clusters(text: bytes, name: str) -> dict[str, Cluster]:
@@ -327,7 +334,7 @@ def parse_clusters(text: bytes, name: str) -> dict[str, Cluster]:
     try:
         return TypeAdapter(_CLUSTERS).validate_json(document, strict=True)
     except ValidationError as error:
-        raise PipelineError(*(f"{name}: {problem}" for problem in _problems(error, Cluster))) from error
+        raise PipelineError(*(f"{name}: {problem}" for problem in worded(error, Cluster))) from error
 
 
 def _collisions(loaded: Sequence[tuple[str, Pipeline]]) -> Iterator[tuple[str, str, str]]:
@@ -350,7 +357,7 @@ def _collisions(loaded: Sequence[tuple[str, Pipeline]]) -> Iterator[tuple[str, s
         names.setdefault(pipeline.pipeline, file)
 
 
-def _problems(error: ValidationError, section: Any) -> Iterator[str]:
+def worded(error: ValidationError, section: Any) -> Iterator[str]:
     """Yield one message for each pydantic error: field path, problem, value, and a suggestion for unknown fields."""
     for found in _united(error):
         location = [part for part in found["loc"] if part != "[key]"]

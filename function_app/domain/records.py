@@ -175,6 +175,10 @@ class RunRecord:
     """The option sweep that the run belongs to: then its model is registered if it is the best one."""
     sweep_number: int | None = None
     """Number of the run in its option sweep, from 1."""
+    prediction: Mapping[str, Any] = field(default_factory=dict)
+    """What was predicted of its time and cost when it was submitted, see ``planning.predictions``."""
+    pace: Mapping[str, float] = field(default_factory=dict)
+    """What its training report has shown: ``record_s``, the seconds for a record, and ``job_s``, those besides."""
     revision: str = ""
     """The ledger's mark of this state of the row; every write changes it."""
 

@@ -16,6 +16,7 @@ from function_app.domain.jobs import TAG, ModelRegistration, runs_own_script, sp
 from function_app.domain.records import RunRecord
 from function_app.domain.run_states import Actor, RunState
 from function_app.ingest.stored_shards import CLOCK_SKEW
+from function_app.planning.predictions import shown_pace
 from function_app.runs.admission import submit_again
 from function_app.runs.attempts import final_members
 from function_app.runs.gate import (
@@ -187,6 +188,7 @@ def _settled(
     **members: Any,
 ) -> RunRecord:
     members["reason"] = reason if state is RunState.NOT_REGISTERED else run.reason
+    members["pace"] = {} if report is None else shown_pace(run, report)
     run, moved = move_run(services.ledger, run, state, by=by, now=services.clock(), **members)
     if moved:
         machines = {} if report is None else {**_reported_machines(report), **_metrics_from(run, report)}

@@ -25,6 +25,7 @@ from function_app.ingest.drift import is_blocked_by_drift
 from function_app.ingest.stored_shards import StoredShards, data_in_storage, reject_gone
 from function_app.notify.messages import notify_of_progress
 from function_app.notify.outbox import deliver
+from function_app.planning.planner import prediction
 from function_app.ports import RunsLedger
 from function_app.runs.admission import admit, last_attempt, release, why_held
 from function_app.runs.attempts import bad_script_members, final_members, record_remedy, refusal_members
@@ -205,7 +206,10 @@ def _submitted(run: RunRecord, services: RunServices, by: Actor) -> RunRecord:
     pipeline = services.pipelines.get(run.dataset_version.dataset)
     # Before the move: what dies in between is repeated.
     is_fresh = bool(pipeline and pipeline.has_own_outcomes) and notify_of_progress(run, "run_submitted", services)
-    run, moved = move_run(services.ledger, run, RunState.SUBMITTED, by=by, now=now, submitted_at=now)
+    predicted = prediction(run, services)
+    run, moved = move_run(
+        services.ledger, run, RunState.SUBMITTED, by=by, now=now, submitted_at=now, prediction=predicted
+    )
     if run.cancel_requested_at is not None:
         ask_cancel(run, services.jobs)  # it was requested while the job was being submitted
     if moved:

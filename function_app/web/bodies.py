@@ -19,6 +19,7 @@ from function_app.runs.admission import place_in_line
 from function_app.runs.requests import MAX_TEXT_CHARS
 from function_app.services import Services
 from function_app.sweep.requested import SweepState
+from function_app.web.plans import PredictionBody
 from shard_validation import FeatureStatistics
 from shared.vm_sizes import device_of
 
@@ -55,6 +56,7 @@ class RunRequest(BaseModel):
         default=False,
         description="Train even if the same was trained before, or if the training script has lint errors.",
     )
+    dry_run: bool = Field(default=False, alias="dryRun", description="Answer with a plan, and change nothing.")
 
 
 class ProblemPart(BaseModel):
@@ -279,23 +281,22 @@ class RunBody(BaseModel):
     notifications: list[NotificationBody] | None = Field(
         default=None, description="Notifications, sent or to be sent; null in lists of runs."
     )
+    prediction: PredictionBody | None = Field(description="Predicted at the submission, and what happened.")
 
     @classmethod
     def of(
         cls, run: RunRecord, queue: RunQueue, notifications: Iterable[NotificationRecord] | None = None
     ) -> RunBody:
         """Return the body of a run, with its place in line."""
-        own: dict[str, Any] = {
-            name: getattr(run, name)
-            for name in cls.model_fields
-            if name not in ("dataset", "version", "waiting", "notifications", "outputs")
-        }
+        derived = ("dataset", "version", "waiting", "notifications", "outputs", "prediction")
+        own: dict[str, Any] = {name: getattr(run, name) for name in cls.model_fields if name not in derived}
         return cls(
             dataset=run.dataset_version.dataset,
             version=run.dataset_version.version,
             waiting=place_in_line(run, queue),
             notifications=None if notifications is None else [NotificationBody.of(each) for each in notifications],
             outputs={name: output["uri"] for name, output in run.spec.get("outputs", {}).items()},
+            prediction=PredictionBody.of(run),
             **own,
         )
 

@@ -8,6 +8,7 @@ from itertools import groupby, islice
 
 from function_app.domain.records import ShardRecord, ShardState
 from function_app.ingest.completeness import SplitDescription
+from function_app.planning.estimates import Estimate
 
 CELL = 12
 """Width and height of a shard's cell, with the gap to the next one."""
@@ -154,6 +155,18 @@ def compared_charts(runs: Sequence[Sequence[Mapping[str, float]]]) -> list[Chart
         _chart(measure, {f"run {number}": _values(measure, epochs) for number, epochs in enumerate(thinned, start=1)})
         for measure in measures[:MAX_COMPARED_CHARTS]
     )
+    return [chart for chart in found if chart is not None]
+
+
+def plan_charts(estimates: Sequence[Estimate]) -> list[Chart]:
+    """Return hours and cost over the number of nodes, with a curve for each cluster that has any."""
+    clusters = list(dict.fromkeys(one.cluster for one in estimates))
+    measures: dict[str, dict[str, dict[float, float]]] = {"Hours": {}, "Cost": {}}
+    for cluster in clusters:
+        own = [one for one in estimates if one.cluster == cluster]
+        measures["Hours"][cluster] = {one.num_nodes: one.total_s / 3600 for one in own if one.total_s is not None}
+        measures["Cost"][cluster] = {one.num_nodes: one.cost for one in own if one.cost is not None}
+    found = (_chart(title, series) for title, series in measures.items())
     return [chart for chart in found if chart is not None]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import math
 import time
@@ -23,15 +24,18 @@ from function_app.explain.description import describe_version
 from function_app.explain.history import why
 from function_app.explain.overview import models, overview
 from function_app.explain.pending import awaited_of
+from function_app.explain.plan import plan_request
 from function_app.explain.rank_logs import read_rank_places
 from function_app.explain.run_description import describe_run
 from function_app.explain.run_files import studio_page, tensorboard_files
 from function_app.explain.spending import spending
 from function_app.ingest.completeness import SplitDescription
+from function_app.planning.predictions import expected, outcome_of
 from function_app.runs.option_sweeps import compare, read_sweep
+from function_app.runs.requests import asked_version
 from function_app.services import Services
 from function_app.web.bodies import PipelinesBody
-from function_app.web.drawing import MAX_COMPARED_EPOCHS, charts, compared_charts, shard_grid
+from function_app.web.drawing import MAX_COMPARED_EPOCHS, charts, compared_charts, plan_charts, shard_grid
 from function_app.web.errors import STATUSES
 from function_app.web.rendering import STATIC, histogram, page, static_file
 from function_app.web.routes import DatasetName, Rank, RunId, VersionName
@@ -135,6 +139,20 @@ def _drawn(split: SplitDescription) -> dict[str, Any]:
     }
 
 
+@pages.get("/datasets/{dataset}/{version}/plan")
+def plan_page(dataset: DatasetName, version: VersionName, view: PageView) -> Response:
+    """Show what a run of a version would take and cost, and which size to choose."""
+    plan = plan_request(asked_version(dataset, version, view.services), view.services)
+    return view.show(
+        "plan.html",
+        is_live=False,
+        plan=plan,
+        charts=plan_charts(plan.estimates),
+        outcomes=[(run, outcome) for run in plan.outcomes if (outcome := outcome_of(run)) is not None],
+        body=json.dumps(plan.body, indent=1).splitlines(),
+    )
+
+
 @pages.get("/datasets/{dataset}/{version}/shards/{split}/{index}")
 def shard_page(
     dataset: DatasetName, version: VersionName, split: SplitName, index: ShardIndex, view: PageView
@@ -159,6 +177,8 @@ def run_page(run_id: RunId, view: PageView, rank: Rank = 0, hosts_from: Rank | N
         is_live=is_live,
         described=described,
         charts=charts(described.epochs),
+        expected=expected(described.run),
+        outcome=outcome_of(described.run),
         places=places,
         studio=studio_page(described.run, view.services),
         tensorboard=tensorboard_files(described.run),

@@ -16,6 +16,7 @@ from function_app.domain.run_states import RunState
 from function_app.explain.description import describe_version
 from function_app.explain.doctor import Diagnosis, examine
 from function_app.explain.history import why as history_of
+from function_app.explain.plan import plan_request
 from function_app.explain.rank_logs import RankLog, RankPlaces, read_rank_log, read_rank_places
 from function_app.notify.trial import try_recipients
 from function_app.runs.admission import release_data
@@ -36,6 +37,7 @@ from function_app.web.bodies import (
     RunRequest,
     VersionBody,
 )
+from function_app.web.plans import PlanBody
 from function_app.web.protocol.routing import ApiRoute, IdempotencyKey
 
 MAX_LETTERS = 1000
@@ -159,6 +161,16 @@ def send_test(
     )
 
 
+@router.get("/datasets/{dataset}/{version}/plan", responses=refusals(404, 409, 422))
+def plan(dataset: DatasetName, version: VersionName, services: AppServices) -> PlanBody:
+    """Show what a run of a complete version would take and cost, on each cluster and number of nodes.
+
+    Synthetic data have the version `synthetic`. Nothing is changed; `POST /api/runs` with `dryRun` plans a request
+    with `overrides` or `force`.
+    """
+    return PlanBody.of(plan_request(asked_version(dataset, version, services), services))
+
+
 @router.get("/doctor")
 def doctor(services: AppServices) -> Diagnosis:
     """Look, with the app's own identity, at all that it needs, such as queues and workspace; at most 45 seconds.
@@ -206,20 +218,28 @@ def rank_places(
     status_code=202,
     responses={
         202: {"description": "A new run.", "headers": RUN_LOCATION},
-        200: {"model": RunBody, "description": "The run that was requested before.", "headers": RUN_LOCATION},
+        200: {
+            "model": RunBody | PlanBody,
+            "description": "The run that was requested before, or the plan of a dry run.",
+            "headers": RUN_LOCATION,
+        },
         **refusals(404, 409, 422),
     },
 )
 def start_run(
     body: RunRequest, services: AppServices, response: Response, idempotency_key: IdempotencyKey = None
-) -> RunBody:
+) -> RunBody | PlanBody:
     """Request a run on a complete version, or on synthetic data: 202 for a new run, 200 if it was requested before.
 
     Requests with the same Idempotency-Key header lead to the same run; 422 if the key was used for another request.
     With `force` the version is trained again; without the header each forced request starts a new run.
+    With `dryRun` nothing is changed: 200 with the plan, whose `problems` say why the request would be refused.
     """
     forced_by = (idempotency_key or uuid.uuid4().hex) if body.force else None
     version = asked_version(body.dataset, body.version, services)
+    if body.dry_run:
+        response.status_code = 200
+        return PlanBody.of(plan_request(version, services, overrides=body.overrides, force=body.force))
     run, is_new = request_run(
         version, body.overrides, trigger=HTTP, services=services, forced_by=forced_by, key=idempotency_key
     )

@@ -13,6 +13,7 @@ from shard_validation import Reason, ReasonCode
 from shared.progress import Progress, RankPlace
 from tests.support.browser import ADDRESS, served
 from tests.support.world import VERSION, World
+from tests.unit.function_app.planning.worlds import planning_world
 from tests.unit.function_app.web.client import look
 from tests.unit.function_app.web.test_compare_page import ended_sweep
 
@@ -43,7 +44,7 @@ def progress_lines(num_epochs: int) -> str:
 
 def busy_world() -> tuple[World, RunRecord]:
     """A run that trains, one in line, a version with a rejected and a missing shard, a broken pipeline."""
-    world = World()
+    world = planning_world()
     world.add_pipelines("letters")
     run = world.upload_version()
     world.clock.move(minutes=3)
@@ -66,6 +67,7 @@ def test_every_page_is_for_everybody(browser: Browser) -> None:
         "overview": "/",
         "version": "/datasets/digits/v3",
         "version-whole": "/datasets/digits/v1",
+        "plan": "/datasets/digits/v1/plan",
         "shard": "/datasets/digits/v3/shards/train/1",
         "run": f"/runs/{run.run_id}",
         "compare-choice": "/compare",

@@ -14,6 +14,7 @@ from function_app.adapters.azure_ml import AzureMLJobs, WorkspaceClient
 from function_app.adapters.azure_ml_logs import JobLogs
 from function_app.adapters.connections import StorageConnection
 from function_app.domain.errors import ServiceUnavailableError, SubmissionRefusedError
+from function_app.planning.job_body import job_body
 from local_azure.azurite import Azurite
 from tests.chaos.storage_proxy import StorageFault, storage_proxy, through
 from tests.contract.function_app.azure_ml_benches import DATASTORES, job_spec
@@ -78,6 +79,33 @@ def test_the_body_says_what_the_spec_says(jobs: AzureMLJobs, azure_ml: AzureMl) 
     assert {(one["type"], "ReadWriteMount", one["uri"]) for one in OUTPUTS.values()} == outputs
 
 
+def says(sent: Any, planned: Any) -> bool:
+    """Whether a stored body has all that a plan says; the SDK and the service add empty members of their own."""
+    if isinstance(planned, dict):
+        return isinstance(sent, dict) and all(
+            name in sent and says(sent[name], value) for name, value in planned.items()
+        )
+    return bool(sent == planned)
+
+
+@pytest.mark.parametrize("timeout_s", [61, 600, 86400, 93784])
+def test_a_plan_shows_the_body_that_is_sent(
+    jobs: AzureMLJobs, workspace_client: WorkspaceClient, azure_ml: AzureMl, timeout_s: int
+) -> None:
+    """With nothing left out but what says nothing: empty members, and what the service adds."""
+    spec = job_spec(inputs=INPUTS, outputs=OUTPUTS, num_nodes=2, processes_per_node=3, timeout_s=timeout_s)
+    planned = job_body(spec, workspace_client.workspace)["properties"]
+    jobs.submit(spec)
+    sent = azure_ml.get(f"jobs/{spec.name}")["properties"]
+    jobs.cancel(spec.name)
+
+    assert says(sent, planned), {name: (sent.get(name), value) for name, value in planned.items()}
+    added = {
+        name: value for name, value in sent.items() if name not in planned and value not in (None, {}, [], False, "")
+    }
+    assert {"status", "services", "properties"} >= set(added)
+
+
 @pytest.mark.parametrize(
     ("distribution", "processes", "expected"),
     [
@@ -86,14 +114,16 @@ def test_the_body_says_what_the_spec_says(jobs: AzureMLJobs, azure_ml: AzureMl) 
     ],
 )
 def test_other_launchers_get_the_body_that_the_service_wants(
-    jobs: AzureMLJobs, azure_ml: AzureMl, distribution: Any, processes: int, expected: dict[str, Any]
+    workspace_client: WorkspaceClient, azure_ml: AzureMl, distribution: Any, processes: int, expected: dict[str, Any]
 ) -> None:
     """Nothing else of the job differs; the emulator's schema has no other members either."""
+    jobs = AzureMLJobs(workspace_client)
     spec = job_spec(num_nodes=2, processes_per_node=processes, distribution=distribution)
     jobs.submit(spec)
     sent = azure_ml.get(f"jobs/{spec.name}")["properties"]
     jobs.cancel(spec.name)
     assert (expected, 2) == (sent["distribution"], sent["resources"]["instanceCount"])
+    assert expected == job_body(spec, workspace_client.workspace)["properties"]["distribution"]
 
 
 def test_a_service_that_stays_away_is_unavailable(jobs: AzureMLJobs, azure_ml: AzureMl) -> None:

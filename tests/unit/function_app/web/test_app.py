@@ -153,6 +153,8 @@ def test_the_api_describes_itself() -> None:
         ("/api/overview", "get"),
         ("/api/reconcile", "get"),
         ("/api/reconcile", "post"),
+        ("/api/datasets/{dataset}/{version}/plan", "get"),
+        ("/api/spending", "get"),
         ("/api/dead-letters", "get"),
         ("/api/dead-letters/{dead_letter_id}", "get"),
         ("/api/dead-letters/{dead_letter_id}/replay", "post"),

@@ -1,0 +1,122 @@
+"""``landfall plan``: what a run would take and cost, before it is submitted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import quote
+
+import click
+
+from cli.options import TRAINABLE, as_json_option, with_api
+from cli.remote.api_client import ApiClient
+
+HOUR_S, MINUTE_S = 3600, 60
+SYNTHETIC = "synthetic"
+MAX_OUTCOMES = 5
+
+
+@click.command(epilog="Example: landfall plan digits/2026-11-20")
+@click.argument("target", type=TRAINABLE, metavar="DATASET[/VERSION]")
+@as_json_option
+@with_api
+def plan(client: ApiClient, target: tuple[str, str | None], *, as_json: bool) -> None:
+    """Show what a run of a complete version would take and cost, and change nothing.
+
+    That is: whether a new run would start, which data it trains on, time and cost on each cluster and number of
+    nodes, and which of them to choose. Synthetic data have no version: DATASET alone. With --json it also shows the
+    body of the request to Azure ML. To plan a run with other options: landfall submit --dry-run.
+    """
+    dataset, version = target
+    found = client.get(f"/api/datasets/{quote(dataset, safe='')}/{quote(version or SYNTHETIC, safe='')}/plan")
+    click.echo(json.dumps(found, indent=2) if as_json else "\n".join(describe_plan(found)))
+
+
+def describe_plan(plan: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines that describe a plan, as the API returns it."""
+    yield f"{plan['dataset']}/{plan['version']}, pipeline {plan['pipeline']}: {plan['reason']}"
+    for problem in plan["problems"]:
+        yield f"  would be refused: {problem}"
+    for text in plan["validation"]:
+        yield f"  {text}"
+    own = plan["own"]
+    if own is not None:
+        yield f"  ranks: {own['num_ranks']} on {_nodes(own)} of {own['cluster']}{_batches(own, plan)}"
+    yield f"  throughput: {plan['throughput']}"
+    if plan["as_of"]:
+        yield f"  prices and figures as of {plan['as_of']}; start of the nodes and idle tail are included"
+    else:
+        yield "  there are no prices and figures: no prices.yaml beside the pipelines, or a wrong one"
+    for problem in plan["price_problems"]:
+        yield f"  {problem}"
+    yield from _clusters(plan)
+    best = plan["recommended"]
+    if best is not None:
+        yield f"  recommended: {_nodes(best)} of {best['cluster']}, {_size(best, plan)}"
+        yield "    the fastest of those that cost at most a quarter more than the cheapest"
+    if plan["one_node"]:
+        yield f"  {plan['one_node']}"
+    yield from _outcomes(plan)
+    yield f"  job: {plan['run_id']}; `--json` shows its body"
+
+
+def _batches(own: Mapping[str, Any], plan: Mapping[str, Any]) -> str:
+    if own["steps"] is None:
+        return ""
+    return f", {plan['epochs']} epochs of {own['steps']:,} steps of {own['global_batch']:,} records"
+
+
+def _clusters(plan: Mapping[str, Any]) -> Iterator[str]:
+    for cluster in plan["clusters"]:
+        mark = ", which the pipeline names" if cluster["is_own"] else ""
+        price = cluster["price_per_node_hour"]
+        cost = "without a price" if price is None else f"{price:,.2f} {plan['currency']} a node and hour"
+        yield f"  {cluster['name']}{mark}: {cluster['vm_size']}, {cost}"
+        yield f"    {cluster['network']}; {cluster['life_cycle']}"
+        yield f"    quota: {cluster['quota']}"
+        for one in plan["estimates"]:
+            if one["cluster"] == cluster["name"]:
+                problem = f"; {one['problem']}" if one["problem"] else ""
+                yield f"    {_nodes(one):>9}  {one['num_ranks']:>4} ranks  {_size(one, plan)}{problem}"
+
+
+def _nodes(one: Mapping[str, Any]) -> str:
+    return f"{one['num_nodes']} {'node' if one['num_nodes'] == 1 else 'nodes'}"
+
+
+def _size(one: Mapping[str, Any], plan: Mapping[str, Any]) -> str:
+    """Return time and cost of one size, with their intervals."""
+    if one["run_s"] is None:
+        return "time unknown"
+    low, high = (duration(one["start_s"] + one[name]) for name in ("run_low_s", "run_high_s"))
+    text = f"{duration(one['total_s'])} ({low} to {high})"
+    if one["cost"] is None:
+        return text
+    return f"{text}, {one['cost']:,.2f} {plan['currency']} ({one['cost_low']:,.2f} to {one['cost_high']:,.2f})"
+
+
+def _outcomes(plan: Mapping[str, Any]) -> Iterator[str]:
+    for one in plan["outcomes"][:MAX_OUTCOMES]:
+        yield f"  earlier run {one['run_id']}: {described_outcome(one)}"
+
+
+def described_outcome(one: Mapping[str, Any]) -> str:
+    """Return a prediction beside what happened, as far as the run has come."""
+    predicted = f"predicted {duration(one['predicted_s'])} ({duration(one['low_s'])} to {duration(one['high_s'])})"
+    if one["predicted_cost"] is not None:
+        predicted += f" and {one['predicted_cost']:,.2f}"
+    if one["as_of"]:
+        predicted += f" (prices as of {one['as_of']})"
+    if one["measured_s"] is None:
+        return predicted
+    cost = "" if one["measured_cost"] is None else f" and {one['measured_cost']:,.2f}"
+    taught = ", more than a third: later plans use this run and newer ones" if one["is_wrong"] else ""
+    return f"{predicted}, took {duration(one['measured_s'])}{cost}: off by {one['error']:+.0%}{taught}"
+
+
+def duration(seconds: float) -> str:
+    """Return a duration in the largest unit that it has more than two of."""
+    if seconds >= 2 * HOUR_S:
+        return f"{seconds / HOUR_S:,.1f} h"
+    return f"{seconds / MINUTE_S:.1f} min" if seconds >= 2 * MINUTE_S else f"{seconds:.0f} s"

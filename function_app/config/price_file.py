@@ -1,0 +1,35 @@
+"""Read ``prices.yaml``, which no pipeline needs: what is wrong with it costs plans their prices alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from function_app.config.clusters import Clusters
+from function_app.config.pipeline_files import content_of, with_lines, worded
+from function_app.config.prices import PRICES_FILE, PlanFacts, Prices
+from function_app.config.yaml_text import yaml_as_json
+from function_app.domain.errors import PipelineError
+
+
+def plan_facts(folder: Path, clusters: Clusters | PipelineError) -> PlanFacts:
+    """Return what plans compute with. A wrong prices.yaml costs them their prices, and no pipeline its service."""
+    known = Clusters(clusters={}) if isinstance(clusters, PipelineError) else clusters
+    try:
+        return PlanFacts(clusters=known, prices=load_prices(folder))
+    except PipelineError as error:
+        return PlanFacts(clusters=known, problems=error.problems)
+
+
+def load_prices(folder: Path) -> Prices | None:
+    """Return what ``prices.yaml`` says; None where there is no such file. Raises PipelineError with its problems."""
+    path = folder / PRICES_FILE
+    if not path.is_file():
+        return None
+    document = yaml_as_json(content_of(path), path.name)
+    try:
+        return Prices.model_validate_json(document)
+    except ValidationError as error:
+        problems = [f"{path.name}: {problem}" for problem in worded(error, Prices)]
+        raise PipelineError(*with_lines(problems, path)) from error

@@ -1,0 +1,98 @@
+"""The schema of ``prices.yaml``: dated prices of VM sizes and published figures of GPUs, for plans."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date
+from typing import Annotated
+
+from pydantic import Field
+
+from function_app.config.clusters import Clusters
+from function_app.config.fields import GpuName, Section, VmSizeName
+
+PRICES_FILE = "prices.yaml"
+MAX_SIZES = 200
+MAX_S = 86_400.0
+
+Rate = Annotated[float, Field(gt=0, le=1e6)]
+Share = Annotated[float, Field(gt=0, le=1)]
+Seconds = Annotated[float, Field(ge=0, le=MAX_S)]
+Text = Annotated[str, Field(min_length=1, max_length=300)]
+
+
+class SizePrice(Section):
+    """What one VM size costs."""
+
+    price_per_node_hour: float = Field(gt=0, le=1e5)
+    """Price of one node for one hour."""
+    low_priority_price_per_node_hour: float | None = Field(default=None, gt=0, le=1e5)
+    """The same in a cluster of low priority. Null: unknown, and plans have no cost on such a cluster."""
+
+
+class GpuFigures(Section):
+    """Published throughput of one GPU: ResNet-50 in training, on images of 224 x 224."""
+
+    float32: Rate
+    """Images/s with float32, or TF32 where the GPU has it."""
+    mixed: Rate
+    """Images/s with mixed precision."""
+    source: Text
+    """Where the figures are from."""
+
+
+class Scaling(Section):
+    """Published share of a linear speed-up."""
+
+    eight_gpus: Share = 0.915
+    """On eight GPUs of one node."""
+    servers_128: Share = 0.90
+    """On 128 servers."""
+    without_rdma: Share = 0.96
+    """Rate between nodes without InfiniBand, as a share of that with it."""
+
+
+class Prices(Section):
+    """What plans compute with."""
+
+    as_of: date
+    """Date of the prices and figures; each plan states it."""
+    currency: Annotated[str, Field(min_length=1, max_length=10)] = "USD"
+    """Currency of all prices, also of those in `clusters.yaml`."""
+    source: Text
+    """Where the prices are from."""
+    sizes: dict[VmSizeName, SizePrice] = Field(default_factory=dict, max_length=MAX_SIZES)
+    """VM size → price."""
+    gpus: dict[GpuName, GpuFigures] = Field(default_factory=dict, max_length=50)
+    """GPU → published throughput."""
+    scaling: Scaling = Scaling()
+    """How throughput grows with GPUs and nodes."""
+    start_s: Seconds = 300.0
+    """Seconds from the submission to the start of a job on a cluster without nodes, until runs have shown it."""
+    job_s: Seconds = 120.0
+    """Seconds of a job besides its epochs, until runs have shown it."""
+    idle_s: Seconds = 120.0
+    """Seconds for which nodes are paid after a job, `LANDFALL_IDLE_TIME`."""
+
+    def price(self, vm_size: str, priority: str) -> float | None:
+        """Return the price of one node for one hour; None where the file has none."""
+        found = next((one for name, one in self.sizes.items() if name.lower() == vm_size.lower()), None)
+        if found is None:
+            return None
+        return found.price_per_node_hour if priority == "dedicated" else found.low_priority_price_per_node_hour
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanFacts:
+    """What a deployment's files say for plans."""
+
+    clusters: Clusters = field(default_factory=lambda: Clusters(clusters={}))
+    prices: Prices | None = None
+    problems: tuple[str, ...] = ()
+    """What is wrong with ``prices.yaml``: plans then have neither its prices nor its figures."""
+
+    @property
+    def names(self) -> Mapping[str, object]:
+        """The clusters by name."""
+        return self.clusters.clusters

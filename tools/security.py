@@ -30,6 +30,8 @@ ALLOWED: Mapping[tuple[str, str], str] = {
     ("tests/infra/app_rules.py", "Hex High Entropy String"): "the version of a code asset",
     ("tests/unit/cli/importing/test_batchai.py", "Secret Keyword"): "shows that a password is not printed",
     ("tests/unit/cli/test_upload.py", "Basic Auth Credentials"): "shows that an address with a password is refused",
+    ("tests/unit/function_app/adapters/test_apprise.py", "Basic Auth Credentials"): "plain mail is refused",
+    ("tests/unit/function_app/adapters/test_apprise.py", "Secret Keyword"): "shows that a token is not logged",
     ("tests/unit/function_app/explain/test_rank_logs.py", "Secret Keyword"): "shows that a key in a log is masked",
     ("tests/unit/local_azure/azure_ml/api/client_bodies.json", "Hex High Entropy String"): "the digest of a snapshot",
     ("tests/unit/shared/test_contract.py", "Hex High Entropy String"): "the digest of a contract",

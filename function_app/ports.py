@@ -414,6 +414,14 @@ class ModelRegistry(Protocol):
         """Create the model version; one that exists is left as it is."""
         ...
 
+    def tag(self, name: str, version: str, tag: str, value: str | None) -> None:
+        """Set or remove one tag of a model version. Raises SubmissionRefusedError where there is no such version."""
+        ...
+
+    def find(self, name: str, version: str) -> ModelRegistration | None:
+        """Return a model version as the registry has it, None where there is none."""
+        ...
+
 
 class Notifier(Protocol):
     """Delivers notifications of one kind of recipient."""

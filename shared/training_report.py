@@ -13,6 +13,18 @@ FORMAT_VERSION = 1
 FILE_NAME = "training_report.json"
 MAX_REPORT_BYTES = 4 << 20
 
+# -- the results of each validation example: a Parquet file beside the report, docs/registry.md ------------------
+EXAMPLES_NAME = "example_results.parquet"
+MAX_EXAMPLES = 1_000_000
+"""Rows; where there are more examples, the rows are a sample."""
+MAX_EXAMPLES_BYTES = 64 << 20
+NUM_EXAMPLES_KEY = b"landfall.num_examples"
+"""Key of the file's metadata: how many examples were evaluated, where the rows are a sample of them."""
+SHARD, RECORD = "shard", "record"
+"""Name of the shard in the manifest, and number of the record in it, from 0."""
+LABEL, SCORE = "label", "score"
+"""What the area under the curve is made of; any other column is a metric without ``val_``."""
+
 
 class TrainingReportError(ValueError):
     """A training report could not be read; the message says which member, what was expected, what was seen."""

@@ -21,7 +21,7 @@ sys.path.insert(0, str(ROOT))  # the tools run from any folder
 import click  # noqa: E402 (needs the path above)
 
 from cli.main import landfall  # noqa: E402
-from function_app.config import clusters, layouts, pipelines, prices, recipients  # noqa: E402 (needs the path above)
+from function_app.config import clusters, layouts, pipelines, prices, recipients, registration  # noqa: E402
 from function_app.domain.run_states import MEANINGS, SETTLED, TABLE, RunState  # noqa: E402
 from shard_validation import DriftPolicy, ImagePolicy, Limits  # noqa: E402
 from shared.job_arguments import TrainingOptions  # noqa: E402
@@ -45,6 +45,8 @@ OTHER_SECTIONS = (
     prices.Scaling,
     recipients.QuietHours,
     recipients.Recipient,
+    registration.Compare,
+    registration.Requirement,
 )
 """Sections that are not defined beside `Pipeline`."""
 OUR_PACKAGES = ("function_app", "shard_validation", "shared")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from shared.output_files import put_bytes, put_folder
-from shared.training_report import FILE_NAME
+from shared.training_report import EXAMPLES_NAME, FILE_NAME
 from training_job import collective
 from training_job.checkpoints.variables import all_variables, assign
 from training_job.data.damage import find_damage
@@ -18,13 +18,14 @@ from training_job.errors import (
     TrainingError,
     UnreadableDataError,
 )
-from training_job.evaluation import check_exported, evaluate, export
+from training_job.evaluation import check_exported, evaluate, export, no_results
 from training_job.job import Job
 from training_job.liveness.interruptions import StopRequest
 from training_job.liveness.liveness import DAMAGE_PLACE
 from training_job.machines import announce
 from training_job.metrics import Sums
 from training_job.reporting.communication import communication
+from training_job.reporting.example_results import ExampleResults
 from training_job.reporting.report import curves, make_report, model_card
 from training_job.session import Session, open_session
 from training_job.training_loop import agree_on_contents, train
@@ -55,9 +56,12 @@ def finish(session: Session) -> None:
     """Export, check and report. Raises ExportError."""
     agree_on_contents(session)  # for an attempt that resumes after the last epoch
     exported_epoch = _choose_weights(session)
-    own, total = evaluate(session)
+    results = no_results(session)
+    own, total = evaluate(session, results)
     metrics = _metrics(session, exported_epoch, total)
     session.watch.enter("export", session.position.step)
+    if results is not None:
+        _write_results(session, results)
     if session.world.is_root:
         _export(session, own)
     collective.wait_for_all("export")
@@ -75,6 +79,14 @@ def _export(session: Session, own: Sums) -> None:
         export(session.model, Path(local))
         check_exported(session, Path(local), own)
         put_folder(Path(local), Path(session.job.arguments.model))
+
+
+def _write_results(session: Session, results: ExampleResults) -> None:
+    """Write the results of each validation example, before the report, which says that all is there."""
+    values = collective.sum_over_ranks(results.values, "example results")
+    if session.world.is_root:
+        shards = session.job.manifest.split(session.job.validation.split)
+        put_bytes(results.to_parquet(shards, values), Path(session.job.arguments.report) / EXAMPLES_NAME)
 
 
 def _choose_weights(session: Session) -> int:

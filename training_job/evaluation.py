@@ -13,8 +13,9 @@ from training_job import collective
 from training_job.data.dataset import next_batch
 from training_job.errors import DataError, ExportError
 from training_job.metrics import MetricLayout, Sums
+from training_job.reporting.example_results import ExampleResults
 from training_job.session import Session
-from training_job.steps import EvaluationStep, evaluation_step, sums_for
+from training_job.steps import EvaluationStep, evaluation_step, example_columns, sums_for, values_for
 
 KERAS_FILE = "model.keras"
 SAVED_MODEL_FOLDER = "saved_model"
@@ -22,16 +23,40 @@ RELATIVE_TOLERANCE = 1e-3
 """Tolerance of each sum: a model loaded back may add in another order."""
 
 
-def local_sums(step: EvaluationStep, data: tf.data.Dataset, steps: int, layout: MetricLayout, rank: int = 0) -> Sums:
-    """Return this rank's sums over its share of the data. Raises DataError where it cannot be read."""
+def local_sums(
+    step: EvaluationStep,
+    data: tf.data.Dataset,
+    steps: int,
+    layout: MetricLayout,
+    *,
+    rank: int = 0,
+    results: ExampleResults | None = None,
+) -> Sums:
+    """Return this rank's sums over its share of the data. Raises DataError where it cannot be read.
+
+    ``results`` gets the values of each example.
+    """
     sums, batches = layout.no_sums(), iter(data)
     for _ in range(steps):
-        sums += step(next_batch(batches, rank)).numpy()
+        batch = next_batch(batches, rank)
+        batch_sums, values = step(batch)
+        sums += batch_sums.numpy()
+        if results is not None:
+            results.add(values.numpy(), batch[2].numpy())
     return sums
 
 
-def evaluate(session: Session) -> tuple[Sums, Sums]:
-    """Return this rank's own sums and the sums over all ranks.
+def no_results(session: Session) -> ExampleResults | None:
+    """Return what this rank's results of each example go into; None for random pixels."""
+    if session.job.arguments.synthetic_records:
+        return None
+    num_records, world = session.job.validation.num_records, session.world
+    first = world.rank * num_records // world.size  # where this rank's lane begins, see `rank_plan.cut_lanes`
+    return ExampleResults(example_columns(session.layout), num_records, first)
+
+
+def evaluate(session: Session, results: ExampleResults | None = None) -> tuple[Sums, Sums]:
+    """Return this rank's own sums and the sums over all ranks; ``results`` gets the values of each example.
 
     Raises DataError where not every record was counted once.
     """
@@ -39,7 +64,7 @@ def evaluate(session: Session) -> tuple[Sums, Sums]:
     session.watch.enter("first evaluation" if first else "evaluation", session.position.step)
     plan = session.job.validation
     data = session.inputs.validation.evaluation()
-    own = local_sums(session.predict, data, plan.steps, session.layout, session.world.rank)
+    own = local_sums(session.predict, data, plan.steps, session.layout, rank=session.world.rank, results=results)
     total = collective.sum_over_ranks(own, "evaluation")
     seen = session.layout.examples(total)
     if seen != plan.num_records and not session.job.arguments.synthetic_records:
@@ -63,10 +88,11 @@ def check_exported(session: Session, folder: Path, expected: Sums) -> None:
 
     Raises ExportError naming the export and the metric.
     """
-    sums_of = sums_for(session.job.arguments.task, session.layout)
+    task = session.job.arguments.task
+    sums_of, values_of = sums_for(task, session.layout), values_for(task, session.layout)
     for name, load in ((KERAS_FILE, _load_keras), (SAVED_MODEL_FOLDER, _load_saved_model)):
         session.watch.enter("export", session.position.step)
-        step = evaluation_step(load(folder / name), sums_of)
+        step = evaluation_step(load(folder / name), sums_of, values_of)
         data, steps = session.inputs.validation.evaluation(), session.job.validation.steps
         _compare(name, session, local_sums(step, data, steps, session.layout), expected)
 

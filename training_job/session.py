@@ -42,8 +42,10 @@ from training_job.steps import (
     SumsOf,
     TrainingStep,
     Update,
+    ValuesOf,
     evaluation_step,
     sums_for,
+    values_for,
 )
 
 START_DEADLINE_S = 900.0
@@ -107,7 +109,7 @@ def open_session(job: Job, stop: StopRequest) -> Session:
         optimizer=optimizer,
         layout=layout,
         update=Update(model, optimizer, sums_of, _step_options(arguments, world)).compiled(),
-        predict=_prediction(model, sums_of),
+        predict=_prediction(model, sums_of, values_for(arguments.task, layout)),
         schedule=rate_schedule(arguments, job.training.batch.global_batch_size),
         rules=_rules(arguments),
         best=CheckpointStore(job.checkpoints.folder / BEST_FOLDER, keep=1),
@@ -187,8 +189,8 @@ def _step_options(arguments: JobArguments, world: World) -> StepOptions:
     )
 
 
-def _prediction(model: keras.Model, sums_of: SumsOf) -> EvaluationStep:
-    return evaluation_step(lambda images: model(images, training=False), sums_of)
+def _prediction(model: keras.Model, sums_of: SumsOf, values_of: ValuesOf) -> EvaluationStep:
+    return evaluation_step(lambda images: model(images, training=False), sums_of, values_of)
 
 
 def _rules(arguments: JobArguments) -> Rules:

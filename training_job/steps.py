@@ -10,6 +10,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from shared.training_report import LABEL, SCORE
 from training_job import collective
 from training_job.metrics import AUC_LOGIT_SCALE, MetricLayout
 
@@ -22,8 +23,10 @@ TrainingStep = Callable[[Batch, tf.Tensor, tf.Tensor], tuple[tf.Tensor, tf.Tenso
 Local flags: whether this rank asks to stop, and whether to save a checkpoint. Global flags, summed over all ranks:
 ranks with a loss that is not finite, their numbers, ranks that ask to stop, ranks that ask to save.
 """
-EvaluationStep = Callable[[Batch], tf.Tensor]
-"""Takes a batch, returns this rank's sums."""
+EvaluationStep = Callable[[Batch], tuple[tf.Tensor, tf.Tensor]]
+"""Takes a batch; returns this rank's sums, and the values of each example, float32 [B, columns]."""
+ValuesOf = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
+"""Takes logits and labels; returns the values of each example, float32 [B, columns], see `example_columns`."""
 
 SumsOf = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tuple[tf.Tensor, tf.Tensor]]
 """Takes logits, labels and weights; returns each example's loss, float32 [B], and the batch's sums, float32."""
@@ -108,12 +111,15 @@ class Update:
         return list(tape.gradient(loss, self._values)), sums
 
 
-def evaluation_step(predict: Callable[[tf.Tensor], tf.Tensor], sums_of: SumsOf) -> EvaluationStep:
+def evaluation_step(
+    predict: Callable[[tf.Tensor], tf.Tensor], sums_of: SumsOf, values_of: ValuesOf
+) -> EvaluationStep:
     """Compile the evaluation of one batch; ``predict`` maps images to logits."""
 
-    def step(batch: Batch) -> tf.Tensor:
+    def step(batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
         images, labels, weights = batch
-        return sums_of(predict(images), labels, weights)[1]
+        logits = predict(images)
+        return sums_of(logits, labels, weights)[1], values_of(logits, labels)
 
     compiled: EvaluationStep = tf.function(step, reduce_retracing=True)
     return compiled
@@ -136,26 +142,48 @@ def sums_for(task: str, layout: MetricLayout) -> SumsOf:
     return lambda logits, labels, weights: _multiclass(logits, labels, weights, layout)
 
 
-def _multiclass(
-    logits: tf.Tensor, labels: tf.Tensor, weights: tf.Tensor, layout: MetricLayout
-) -> tuple[tf.Tensor, tf.Tensor]:
-    """Judge logits [B, classes] by labels [B]."""
+def example_columns(layout: MetricLayout) -> tuple[str, ...]:
+    """Return what is written of each example: the averaged metrics, and what the area under the curve is made of."""
+    return (*layout.names, LABEL, SCORE) if layout.auc_buckets else layout.names
+
+
+def values_for(task: str, layout: MetricLayout) -> ValuesOf:
+    """Return the values of each example of a task, in the order of `example_columns`."""
+    if task == "binary":
+        return lambda logits, labels: tf.stack([*_binary_values(logits, labels)], axis=1)
+    return lambda logits, labels: tf.stack(_multiclass_values(logits, labels, layout), axis=1)
+
+
+def _multiclass_values(logits: tf.Tensor, labels: tf.Tensor, layout: MetricLayout) -> list[tf.Tensor]:
     logits = tf.cast(logits, tf.float32)
     losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
     values = [losses, tf.cast(tf.equal(tf.argmax(logits, axis=-1), labels), tf.float32)]
     if "top5_accuracy" in layout.names:
         values.append(tf.cast(tf.math.in_top_k(labels, logits, 5), tf.float32))
-    return losses, _weighted(values, weights)
+    return values
+
+
+def _binary_values(logits: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Return loss, correctness, label and score of each example."""
+    scores = tf.reshape(tf.cast(logits, tf.float32), [-1])
+    positive = tf.cast(labels, tf.float32)
+    losses = tf.nn.sigmoid_cross_entropy_with_logits(positive, scores)
+    return losses, tf.cast(tf.equal(scores > 0, positive > 0), tf.float32), positive, scores
+
+
+def _multiclass(
+    logits: tf.Tensor, labels: tf.Tensor, weights: tf.Tensor, layout: MetricLayout
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Judge logits [B, classes] by labels [B]."""
+    values = _multiclass_values(logits, labels, layout)
+    return values[0], _weighted(values, weights)
 
 
 def _binary(
     logits: tf.Tensor, labels: tf.Tensor, weights: tf.Tensor, layout: MetricLayout
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Judge logits [B, 1], above 0 for class 1, by labels [B]."""
-    scores = tf.reshape(tf.cast(logits, tf.float32), [-1])
-    positive = tf.cast(labels, tf.float32)
-    losses = tf.nn.sigmoid_cross_entropy_with_logits(positive, scores)
-    correct = tf.cast(tf.equal(scores > 0, positive > 0), tf.float32)
+    losses, correct, positive, scores = _binary_values(logits, labels)
     share = tf.atan(scores / AUC_LOGIT_SCALE) / math.pi + 0.5
     buckets = tf.minimum(tf.cast(share * layout.auc_buckets, tf.int32), layout.auc_buckets - 1)
     histograms = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -114,33 +114,6 @@ def listing(found: Mapping[str, Any], filters: Mapping[str, str | None]) -> Iter
         yield f"There may be older ones: add --after {found['runs'][-1]['run_id']}"
 
 
-@click.command(epilog="Example: landfall models digits-cnn")
-@click.argument("name", required=False)
-@as_json_option
-@with_api
-def models(client: ApiClient, name: str | None, *, as_json: bool) -> None:
-    """List registered models, the current version first, or show one of them."""
-    if name is None:
-        found = client.get("/api/models")
-        listed = found["models"]
-    else:
-        found = client.get(f"/api/models/{quote(name, safe='')}")
-        listed = [found]
-    click.echo(json.dumps(found, indent=2) if as_json else "\n".join(describe_models(listed)))
-
-
-def describe_models(listed: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield a line for each model and one for each of its versions, or one that says that there is none."""
-    if not listed:
-        yield "No model is registered yet. `landfall runs` says how the runs ended."
-    for model in listed:
-        yield model["name"]
-        for each in model["versions"]:
-            metrics = "  ".join(f"{name} {value:.4g}" for name, value in sorted(each["metrics"].items()))
-            yield f"  version {each['version']}, registered {shown_time(each['registered_at'])}: {metrics}"
-            yield f"    trained on {each['dataset']}/{each['dataset_version']} by {each['run_id']}"
-
-
 @click.command(epilog="Example: landfall run landfall-digits-2026-11-20-1f3a9c2b7d5e-a1")
 @click.argument("run_id", type=RUN_ID)
 @as_json_option
@@ -194,8 +167,10 @@ def describe_run(run: Mapping[str, Any]) -> Iterator[str]:
         yield f"  reason: {run['reason']}"
     if run["model_name"]:
         yield f"  model: {run['model_name']} version {run['model_version']}"
+    yield from (f"  {line}" for line in describe_evidence(run))
     for name, value in sorted(run["metrics"].items()):
-        yield f"  {name}: {value:.6g}"
+        low_high = run.get("evidence", {}).get("intervals", {}).get(name, [])[1:]
+        yield f"  {name}: {value:.6g}" + (", 95 % between {:.4g} and {:.4g}".format(*low_high) if low_high else "")
     yield from _afterwards(run)
 
 
@@ -207,6 +182,17 @@ def _afterwards(run: Mapping[str, Any]) -> Iterator[str]:
     if run["log_tail"]:
         yield "  end of the log:"
         yield from (f"    {line}" for line in run["log_tail"].splitlines())
+
+
+def describe_evidence(run: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what the registration was decided on."""
+    evidence = run.get("evidence", {})
+    if run["state"] == "registered" and evidence.get("comparison"):
+        yield f"evidence: {evidence['comparison']['words']}"
+    if evidence.get("promoted"):
+        yield "promoted: it became the current version"
+    elif "promotion" in evidence:
+        yield str(evidence["promotion"])
 
 
 _OUTPUT = re.compile(

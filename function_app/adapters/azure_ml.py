@@ -249,19 +249,60 @@ class AzureMLModels:
         self._client = client
 
     def register(self, registration: ModelRegistration) -> None:
-        """See ModelRegistry. One PUT, after the SDK's own GET of the model's versions."""
+        """See ModelRegistry. One GET, and one PUT after the SDK's own GET of the model's versions.
+
+        A PUT replaces the tags of a version that exists, which may have become the current one.
+        """
         from azure.ai.ml.entities import Model
 
+        met = self.find(registration.name, registration.version)
+        if met is not None and met.path == registration.path:
+            return
         model = Model(
             name=registration.name,
             version=registration.version,
             path=registration.path,
             type="custom_model",
             description=registration.description,
-            tags=dict(registration.tags),
+            tags={**registration.tags, **(met.tags if met else {})},
         )
         with self._client.errors(f"register model {registration.name} version {registration.version}"):
             self._client.get().models.create_or_update(model)
+
+    def tag(self, name: str, version: str, tag: str, value: str | None) -> None:
+        """See ModelRegistry. One GET, and one PUT where that changes something."""
+        from azure.core.exceptions import ResourceNotFoundError
+
+        with self._client.errors(f"tag model {name} version {version}"):
+            models = self._client.get().models
+            try:
+                model = models.get(name, version)
+            except ResourceNotFoundError as error:
+                raise SubmissionRefusedError(
+                    f"tag model {name} version {version}: the workspace has no such version"
+                ) from error
+            others = {key: text for key, text in (model.tags or {}).items() if key != tag}
+            tags = others if value is None else {**others, tag: value}
+            if tags != model.tags:
+                model.tags = tags
+                models.create_or_update(model)
+
+    def find(self, name: str, version: str) -> ModelRegistration | None:
+        """See ModelRegistry. One GET."""
+        from azure.core.exceptions import ResourceNotFoundError
+
+        with self._client.errors(f"look at model {name} version {version}"):
+            try:
+                model = self._client.get().models.get(name, version)
+            except ResourceNotFoundError:
+                return None
+        return ModelRegistration(
+            name=name,
+            version=version,
+            path=str(model.path),
+            description=model.description or "",
+            tags=dict(model.tags or {}),
+        )
 
 
 def _command_job(spec: JobSpec) -> Any:

@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from function_app.config.clusters import Machines
-from function_app.config.pipelines import Feature, Pipeline, Requirement, is_own_script
+from function_app.config.pipelines import Feature, Pipeline, is_own_script
+from function_app.config.registration import Requirement
 from function_app.domain.failures import RETRYING, Remedy
 from shared.configuration import mistakes, suggestion, unreported_metrics
 from shared.job_arguments import TrainingOptions

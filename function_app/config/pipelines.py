@@ -21,7 +21,6 @@ from function_app.config.fields import (
     Distribution,
     FeatureName,
     GpuName,
-    ModelName,
     Name,
     Number,
     Script,
@@ -35,6 +34,7 @@ from function_app.config.fields import (
 from function_app.config.layouts import Layout, LayoutField
 from function_app.config.own_files import MAX_FILES, FilePath, OwnFiles
 from function_app.config.recipients import DEFAULT_OUTCOMES, RecipientField
+from function_app.config.registration import Register
 from function_app.domain.errors import PipelineError
 from function_app.domain.failures import RETRYING, FailureClass, Remedy
 from shard_validation import CountsPolicy, DataRequirements, DriftPolicy, ImagePolicy, Limits
@@ -300,36 +300,6 @@ class Attempts(Section):
         if self.remedies.get(FailureClass.CANCELED) in RETRYING:
             raise ValueError("remedies.canceled must not start another attempt: a person canceled the run")
         return self
-
-
-class Requirement(Section):
-    """One condition of the registration: a metric of the training report and its bound."""
-
-    metric: Annotated[str, matching(r"[A-Za-z][A-Za-z0-9_]{0,99}", "the name of a metric, such as val_accuracy")]
-    """Metric of the training report, such as `val_accuracy`."""
-    at_least: Number | None = None
-    """Lower bound of the metric."""
-    at_most: Number | None = None
-    """Upper bound of the metric."""
-
-    @model_validator(mode="after")
-    def _bounds_something(self) -> Self:
-        if self.at_least is None and self.at_most is None:
-            raise ValueError("must have at_least or at_most")
-        check_order("at_least", self.at_least, "at_most", self.at_most)
-        return self
-
-
-class Register(Section):
-    """Which model to register, and under which conditions."""
-
-    model: ModelName
-    """Name of the registered model."""
-    require: tuple[Requirement, ...] = Field(default=(), max_length=50)
-    """Conditions on the training report; a model is only registered if all hold."""
-    superseded: Literal["register", "keep"] = "register"
-    """What is done with a model whose data were superseded while it trained: register it, with a tag that says so, or
-    keep it with its run."""
 
 
 class Watch(Section):

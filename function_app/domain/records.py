@@ -179,6 +179,9 @@ class RunRecord:
     """What was predicted of its time and cost when it was submitted, see ``planning.predictions``."""
     pace: Mapping[str, float] = field(default_factory=dict)
     """What its training report has shown: ``record_s``, the seconds for a record, and ``job_s``, those besides."""
+    evidence: Mapping[str, Any] = field(default_factory=dict)
+    """What the registration was decided on: ``comparison`` with the current model, ``intervals`` of the metrics,
+    ``promoted``, and ``promotion`` and ``registered_by`` in words; members that do not apply are left out."""
     revision: str = ""
     """The ledger's mark of this state of the row; every write changes it."""
 

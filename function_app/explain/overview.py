@@ -9,9 +9,11 @@ from enum import StrEnum
 from itertools import islice
 
 from function_app.domain.failures import FailureClass
+from function_app.domain.model_versions import CurrentModel
 from function_app.domain.records import DatasetVersion, DeadLetterState, Generation, RunRecord, ShardState
 from function_app.domain.run_states import SETTLED, RunState
 from function_app.ingest.completeness import refusal_messages
+from function_app.registry.promotion import current_model
 from function_app.runs.admission import place_in_line, why_held
 from function_app.services import Services
 
@@ -122,10 +124,12 @@ class Overview:
 
 @dataclass(frozen=True, kw_only=True)
 class Model:
-    """A registered model: the runs whose models are its versions, the current one first."""
+    """A registered model: the runs whose models are its versions, the newest first."""
 
     name: str
     runs: tuple[RunRecord, ...]
+    current: CurrentModel | None
+    """The version that was promoted last; None where none was."""
 
 
 def models(services: Services) -> list[Model]:
@@ -134,7 +138,10 @@ def models(services: Services) -> list[Model]:
     for run in services.ledger.runs(limit=MAX_MODEL_RUNS):
         if run.state is RunState.REGISTERED and run.model_name is not None:
             found.setdefault(run.model_name, []).append(run)
-    return [Model(name=name, runs=tuple(runs[:MAX_MODEL_VERSIONS])) for name, runs in sorted(found.items())]
+    return [
+        Model(name=name, runs=tuple(runs[:MAX_MODEL_VERSIONS]), current=current_model(name, services.ledger))
+        for name, runs in sorted(found.items())
+    ]
 
 
 def overview(services: Services) -> Overview:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -71,6 +71,7 @@ def _content(run: RunRecord) -> dict[str, Any]:
         "model_version": run.model_version,
         "metrics": dict(run.metrics),
         "reason": run.reason,
+        "evidence": dict(run.evidence),
         "failure_class": run.failure_class,
         "remedy": run.remedy,
         "log_tail": run.log_tail[-MAX_LOG_TAIL_CHARS:] if run.log_tail else None,
@@ -82,7 +83,9 @@ def _text(run: RunRecord) -> str:
         metrics = ", ".join(f"{name} {value:.4g}" for name, value in sorted(run.metrics.items()))
         note = f"; {run.reason}" if run.reason else ""
         model = f"model {run.model_name} version {run.model_version}"
-        return f"{run.dataset_version}: {model} is registered ({metrics}){note}."
+        done = "registered and promoted" if run.evidence.get("promoted") else "registered"
+        evidence = "".join(f"; {line}" for line in evidence_in_words(run.evidence))
+        return f"{run.dataset_version}: {model} is {done} ({metrics}){note}{evidence}."
     words = {
         RunState.NOT_REGISTERED: "was trained, and no model is registered",
         RunState.FAILED: "could not be trained",
@@ -91,6 +94,15 @@ def _text(run: RunRecord) -> str:
     }
     text = f"{run.dataset_version} {words[run.state]}: {run.reason or 'no reason stated'} (run {run.run_id})."
     return f"{text} {_sentence(run.remedy_reason)}" if run.remedy_reason and _is_to_be_mended(run) else text
+
+
+def evidence_in_words(evidence: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what a registered version is beside the current one, and why it was not promoted."""
+    comparison = evidence.get("comparison")
+    if comparison:
+        yield str(comparison["words"])
+    if not evidence.get("promoted") and "promotion" in evidence:
+        yield str(evidence["promotion"])
 
 
 def _is_to_be_mended(run: RunRecord) -> bool:

@@ -10,8 +10,8 @@ from typing import Any
 
 from function_app.domain.option_sweeps import ENDED
 from function_app.domain.records import RunRecord
+from function_app.registry.gate import GateError, read_report
 from function_app.runs.attempts import attempts_of, spent_cost, spent_node_hours
-from function_app.runs.gate import GateError, read_report
 from function_app.services import RunServices
 
 MAX_METRICS = 20

@@ -20,9 +20,9 @@ from function_app.domain.records import RunRecord
 from function_app.domain.run_states import SETTLED, Actor, RunState
 from function_app.notify.outbox import add_notifications, deliver
 from function_app.ports import DocumentStore, RunLedger, RunsLedger
+from function_app.registry.gate import GateError, read_report
 from function_app.runs.admission import awaits_attempt, last_attempt, release
 from function_app.runs.comparison import Comparison, compared, member
-from function_app.runs.gate import GateError, read_report
 from function_app.runs.registration import check_completed, settle_completed
 from function_app.runs.transitions import run_on_record
 from function_app.services import RunServices

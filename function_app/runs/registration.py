@@ -9,17 +9,18 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from function_app.config.pipelines import Register
+from function_app.config.registration import Register
 from function_app.domain.errors import SubmissionRefusedError
 from function_app.domain.failures import FailureClass
 from function_app.domain.jobs import TAG, ModelRegistration, runs_own_script, spec_from_json
+from function_app.domain.model_versions import CurrentModel, ModelVersion
 from function_app.domain.records import RunRecord
 from function_app.domain.run_states import Actor, RunState
 from function_app.ingest.stored_shards import CLOCK_SKEW
+from function_app.notify.messages import evidence_in_words
 from function_app.planning.predictions import shown_pace
-from function_app.runs.admission import submit_again
-from function_app.runs.attempts import final_members
-from function_app.runs.gate import (
+from function_app.registry.challenge import compare_with, own_intervals
+from function_app.registry.gate import (
     GateError,
     MetricsOnlyReport,
     check_contents,
@@ -28,6 +29,9 @@ from function_app.runs.gate import (
     check_superseded,
     read_report,
 )
+from function_app.registry.promotion import current_model, promote
+from function_app.runs.admission import submit_again
+from function_app.runs.attempts import final_members
 from function_app.runs.script_check import SCRIPT_ERRORS_TAG
 from function_app.runs.transitions import move_run
 from function_app.services import RunServices
@@ -47,29 +51,91 @@ def settle_completed(run: RunRecord, services: RunServices, *, by: Actor, beaten
     ``beaten`` says why it is not registered although the gate would allow it.
     """
     metrics: dict[str, float] = {}
+    evidence: dict[str, Any] = {}
     report = None
     try:
         report = read_report(run, services.run_outputs, services.jobs)
         metrics = dict(report.metrics)
+        evidence = {"intervals": own_intervals(run, report, services)}
         register, superseded = check_completed(run, report, services)
         _refuse_beaten(beaten)
+        challenged = _challenged(run, register, services)
+        evidence["comparison"] = compared = _compared(challenged, run, report, register, services)
         registration = _registration(run, register.model, report, superseded, _closing(run, services))
         parent = services.telemetry.below(place_of_run(run.dataset_version, run.run_id))
         with services.telemetry.span(
             "registered", parent, model=registration.name, model_version=registration.version
         ):
             services.models.register(registration)
+        why_not = _why_not_promoted(register, compared, superseded)
+        evidence |= _promoted(registration, run, challenged, why_not, services)
     except (GateError, SubmissionRefusedError) as error:
         blamed = error.failure_class if isinstance(error, GateError) else None
         found = final_members(run, blamed, str(error)) if blamed else {}
         if isinstance(error, _UnknownDataError):
             found = {"failure_class": FailureClass.DATA_CHANGED, "failure_evidence": error.evidence}
-        found |= {"metrics": metrics}
+        if isinstance(error, GateError) and error.comparison is not None:
+            evidence["comparison"] = error.comparison
+        found |= {"metrics": metrics, "evidence": _stated(evidence)}
         return _settled(run, RunState.NOT_REGISTERED, str(error), services, by=by, report=report, **found)
     text = f"model {registration.name} version {registration.version}"
     members = {"model_name": registration.name, "model_version": registration.version, "metrics": metrics}
+    members["evidence"] = _stated(evidence)
+    text = "; ".join([f"{text}, promoted" if evidence["promoted"] else text, *evidence_in_words(evidence)])
     run = run if superseded is None else replace(run, reason=f"trained on superseded data: {superseded}")
     return _settled(run, RunState.REGISTERED, text, services, by=by, report=report, **members)
+
+
+def _stated(evidence: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in evidence.items() if value not in (None, {})}
+
+
+def _challenged(run: RunRecord, register: Register, services: RunServices) -> CurrentModel | None:
+    """Return the version that was current before the run: a handler that died may have promoted the run's own."""
+    current = current_model(register.model, services.ledger)
+    if current is None or current.run_id != run.run_id or current.previous is None:
+        return current
+    return replace(current, **vars(current.previous), previous=None)
+
+
+def _compared(
+    challenged: CurrentModel | None,
+    run: RunRecord,
+    report: TrainingReport,
+    register: Register,
+    services: RunServices,
+) -> dict[str, Any] | None:
+    """Return the comparison with the current model, None where there is none to make. Raises GateError."""
+    if challenged is None or challenged.run_id == run.run_id:
+        return None
+    compared = compare_with(challenged, run, report, register, services)
+    return None if compared is None else compared.to_json()
+
+
+def _why_not_promoted(register: Register, compared: Mapping[str, Any] | None, superseded: str | None) -> str | None:
+    """Return why a registered version does not become the current one by itself; None where it does."""
+    if register.promote == "by_person":
+        return "register.promote is by_person"
+    if superseded is not None:
+        return "its data were superseded"
+    if compared is not None and compared["difference"] is None:
+        return "it could not be compared with the current one"
+    return None
+
+
+def _promoted(
+    registration: ModelRegistration,
+    run: RunRecord,
+    challenged: CurrentModel | None,
+    why_not: str | None,
+    services: RunServices,
+) -> dict[str, Any]:
+    """Make a registered version the current one, unless something speaks against it; return what came of it."""
+    name, version = registration.name, ModelVersion(version=registration.version, run_id=run.run_id)
+    if why_not is None and promote(name, version, services, by="the gate", instead_of=challenged):
+        return {"promoted": True}
+    why_not = why_not or "another version became current meanwhile"
+    return {"promoted": False, "promotion": f"not promoted: {why_not}; landfall promote {name}:{version.version}"}
 
 
 def _refuse_beaten(beaten: str | None) -> None:

@@ -15,6 +15,7 @@ from function_app.ingest.closing import close_version, follow_up
 from function_app.ingest.rejections import sum_up_rejections
 from function_app.notify.outbox import deliver_one, in_turn
 from function_app.notify.summaries import send_summaries
+from function_app.registry.promotion import finish_promotions
 from function_app.runs.admission import sweep_run_queue
 from function_app.runs.following import follow_run
 from function_app.runs.submission import submit_run
@@ -71,6 +72,7 @@ def run_sweep(services: Services) -> SweepReport:
     each("runs", ledger.unfinished_runs(), lambda run: _care_for_run(run, services))
     problems += _each([services], sweep_run_queue)
     problems += _each([services], watch_pipelines)
+    problems += _each([services], finish_promotions)
     for name, care in (("unknown_jobs", care_for_unknown_jobs), ("dead_letters", collect_dead_letters)):
         problems.extend(_each([services], lambda world, name=name, care=care: tally.update({name: care(world)})))  # type: ignore[misc]
     problems += _each([services], send_summaries)

@@ -133,6 +133,19 @@ class MemoryModels:
                 f"model {registration.name} version {registration.version} is of another run"
             )
 
+    def tag(self, name: str, version: str, tag: str, value: str | None) -> None:
+        """See ModelRegistry."""
+        found = self.find(name, version)
+        if found is None:
+            raise SubmissionRefusedError(f"tag model {name} version {version}: the workspace has no such version")
+        others = {key: text for key, text in found.tags.items() if key != tag}
+        tags = others if value is None else {**others, tag: value}
+        self.registered[name, version] = replace(found, tags=tags)
+
+    def find(self, name: str, version: str) -> ModelRegistration | None:
+        """See ModelRegistry."""
+        return self.registered.get((name, version))
+
 
 @dataclass(kw_only=True)
 class MemoryNotifier:

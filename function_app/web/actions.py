@@ -15,12 +15,15 @@ from function_app.domain.errors import NotFoundError, RunEndedError
 from function_app.domain.records import PERSON, DatasetVersion, DeadLetter, Generation, RunRecord
 from function_app.domain.run_states import SETTLED
 from function_app.notify.messages import in_words
+from function_app.registry.promotion import current_model, promote_by_person, registered_version
+from function_app.registry.promotion import history_subject as history_subject_of_model
 from function_app.runs.admission import refuse_held, release_data, why_held
 from function_app.runs.cancellation import cancel_run
 from function_app.runs.requests import request_run
 from function_app.runs.script_check import check_script, refuse_bad_script
 from function_app.services import Services
 from function_app.sweep.dead_letters import history_subject, replay
+from function_app.web.lists import ModelName, ModelVersionName
 from function_app.web.pages import PageView, View
 from function_app.web.routes import HTTP, DatasetName, DeadLetterId, RunId, VersionName
 from function_app.web.sign_in import Role, SignInError
@@ -149,6 +152,33 @@ def _trainable(version: DatasetVersion, pipeline: Pipeline, services: Services) 
     refuse_held(generation, services.ledger)
     refuse_bad_script(pipeline, check_script(pipeline, services.read_script, services.read_modules))
     return generation
+
+
+# -- promote --------------------------------------------------------------------------------------------------
+@actions.get("/models/{model}/{version}/promote")
+def ask_to_promote(model: ModelName, version: ModelVersionName, view: PageView) -> Response:
+    """Say what a promotion does."""
+    view.require(Role.ADMIN)
+    named = registered_version(model, version, view.services)
+    current = current_model(model, view.services.ledger)
+    instead = f"Now it is version {current.version} of run {current.run_id}." if current else "Now none is."
+    return _ask(
+        view,
+        f"Make version {version} of model {model} the current one?",
+        f"It was trained by run {named.run_id}. {instead}",
+        "The tag landfall.current moves to it at once, and what serves the model by that tag follows. "
+        "Later models are compared with it.",
+        back="/models",
+    )
+
+
+@actions.post("/models/{model}/{version}/promote")
+def promote_model(model: ModelName, version: ModelVersionName, view: PageView, _: Confirmed) -> Response:
+    """Make a version the current one."""
+    view.require(Role.ADMIN)
+    _record(view, history_subject_of_model(model), f"to promote version {version}")
+    promote_by_person(model, version, view.services, by=f"{view.person.name} on a page")
+    return _back("/models")
 
 
 # -- release a hold -------------------------------------------------------------------------------------------

@@ -265,6 +265,7 @@ class RunBody(BaseModel):
     model_name: str | None
     model_version: str | None
     metrics: dict[str, float]
+    evidence: dict[str, Any] = Field(description="What the registration was decided on; see docs/registry.md.")
     num_nodes: int
     world_size: int | None
     forced_by: str | None = Field(description="Key of the request that forced the run.")

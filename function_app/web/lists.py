@@ -14,8 +14,9 @@ from pydantic import BaseModel, Field
 from function_app.domain.errors import NotFoundError
 from function_app.domain.records import DatasetVersion, Generation, RunRecord, ShardRecord, ShardState
 from function_app.domain.run_states import RunState
-from function_app.explain.overview import MAX_MODEL_RUNS, MAX_MODEL_VERSIONS, models
+from function_app.explain.overview import MAX_MODEL_RUNS, MAX_MODEL_VERSIONS, Model, models
 from function_app.explain.run_description import MAX_EPOCHS, measured_epochs
+from function_app.registry.promotion import current_model, promote_by_person, registered_version
 from function_app.services import Services
 from function_app.web.bodies import PipelinesBody, ReasonBody, RunBody
 from function_app.web.routes import RUN_ID, AppServices, DatasetName, RunId, VersionName, refusals
@@ -35,6 +36,7 @@ MAX_PIPELINES = 1000
 SHARD = r"^.+/[0-9]{1,19}$"
 
 ModelName = Annotated[str, Path(min_length=1, max_length=255, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
+ModelVersionName = Annotated[str, Path(min_length=1, max_length=255, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
 NEXT = Field(description="Path of the next page; null on the last one.")
 
 
@@ -55,6 +57,7 @@ class ModelVersionBody(BaseModel):
     generation: int
     registered_at: datetime
     metrics: dict[str, float]
+    evidence: dict[str, Any] = Field(description="What the registration was decided on, as of the run.")
 
     @classmethod
     def of(cls, run: RunRecord) -> Self:
@@ -67,6 +70,7 @@ class ModelVersionBody(BaseModel):
             generation=run.generation,
             registered_at=run.state_since,
             metrics=dict(run.metrics),
+            evidence=dict(run.evidence),
         )
 
 
@@ -74,9 +78,34 @@ class ModelBody(BaseModel):
     """A registered model."""
 
     name: str
+    current: str | None = Field(description="The version that was promoted last; null where none was.")
     versions: list[ModelVersionBody] = Field(
-        description=f"The newest {MAX_MODEL_VERSIONS}, of the newest {MAX_MODEL_RUNS} runs; the first is current."
+        description=f"The newest {MAX_MODEL_VERSIONS}, of the newest {MAX_MODEL_RUNS} runs."
     )
+
+    @classmethod
+    def of(cls, model: Model) -> Self:
+        """Return the body of a model."""
+        versions = [ModelVersionBody.of(run) for run in model.runs]
+        return cls(name=model.name, current=model.current.version if model.current else None, versions=versions)
+
+
+class RegisteredVersionBody(ModelVersionBody):
+    """A version of a registered model by itself."""
+
+    name: str
+    is_current: bool
+
+
+class CurrentModelBody(BaseModel):
+    """The current version of a model."""
+
+    name: str
+    version: str
+    run_id: str
+    promoted_at: datetime
+    promoted_by: str
+    previous: str | None = Field(description="The version that was current before it.")
 
 
 class ModelsBody(BaseModel):
@@ -210,9 +239,7 @@ def registered_models(
         if (after is None or model.name > after)
         and (dataset is None or any(run.dataset_version.dataset == dataset for run in model.runs))
     ]
-    shown = [
-        ModelBody(name=one.name, versions=[ModelVersionBody.of(run) for run in one.runs]) for one in found[:limit]
-    ]
+    shown = [ModelBody.of(model) for model in found[:limit]]
     following = _page("models", limit=limit, dataset=dataset, after=shown[-1].name) if len(found) > limit else None
     return ModelsBody(models=shown, next=following)
 
@@ -223,7 +250,35 @@ def registered_model(name: ModelName, services: AppServices) -> ModelBody:
     found = next((model for model in models(services) if model.name == name), None)
     if found is None:
         raise NotFoundError(f"none of the newest {MAX_MODEL_RUNS} runs registered a model {name}")
-    return ModelBody(name=name, versions=[ModelVersionBody.of(run) for run in found.runs])
+    return ModelBody.of(found)
+
+
+@router.get("/models/{name}/versions/{version}", responses=refusals(404, 422))
+def registered_model_version(
+    name: ModelName, version: ModelVersionName, services: AppServices
+) -> RegisteredVersionBody:
+    """Show a registered version with the evidence of its registration, and whether it is the current one."""
+    named = registered_version(name, version, services)
+    run, current = services.ledger.run(named.run_id), current_model(name, services.ledger)
+    if run is None:
+        raise NotFoundError(f"run {named.run_id}, which trained version {version} of model {name}, is not on record")
+    is_current = current is not None and current.version == version
+    own = {**ModelVersionBody.of(run).model_dump(), "version": version}
+    return RegisteredVersionBody(name=name, is_current=is_current, **own)
+
+
+@router.post("/models/{name}/versions/{version}/promote", responses=refusals(404, 409, 422))
+def promote_version(name: ModelName, version: ModelVersionName, services: AppServices) -> CurrentModelBody:
+    """Make a registered version the current one, which serving follows; repeating it changes nothing."""
+    current = promote_by_person(name, version, services, by="a person over the API")
+    return CurrentModelBody(
+        name=name,
+        version=current.version,
+        run_id=current.run_id,
+        promoted_at=datetime.fromisoformat(current.promoted_at),
+        promoted_by=current.by,
+        previous=current.previous.version if current.previous else None,
+    )
 
 
 @router.get("/datasets", responses=refusals(422))

@@ -20,7 +20,8 @@ from typing import Any
 import function_app
 from function_app.services import Services
 
-FLOWS = tuple(Path(function_app.__file__).parent / name for name in ("ingest", "runs", "notify", "sweep", "explain"))
+FLOW_FOLDERS = ("ingest", "registry", "runs", "notify", "sweep", "explain")
+FLOWS = tuple(Path(function_app.__file__).parent / name for name in FLOW_FOLDERS)
 """The folders whose code decides and calls the ports."""
 NOT_A_PORT = frozenset({"Clock", "TelemetrySink"})
 """A clock is called by itself, and time has no effects; no step depends on what becomes of telemetry."""
@@ -53,7 +54,7 @@ WRITES: Mapping[str, frozenset[str]] = {
     "DocumentStore": frozenset({"write_once", "write", "delete"}),
     "RequestQueue": frozenset({"send", "delete"}),
     "JobService": frozenset({"submit", "cancel"}),
-    "ModelRegistry": frozenset({"register"}),
+    "ModelRegistry": frozenset({"register", "tag"}),
     "Notifier": frozenset({"send"}),
     "DeadLetterSource": frozenset(),
     "MessageQueue": frozenset({"send_text", "take", "delete"}),
@@ -89,7 +90,7 @@ READS: Mapping[str, frozenset[str]] = {
     "DocumentStore": frozenset({"read"}),
     "RequestQueue": frozenset(),
     "JobService": frozenset({"status", "log_tail", "log_part", "logged_metrics", "ours", "has_compute"}),
-    "ModelRegistry": frozenset(),
+    "ModelRegistry": frozenset({"find"}),
     "Notifier": frozenset(),
     # it deletes a message only when the ledger has it: after a death before that, the message is still there
     "DeadLetterSource": frozenset({"undelivered"}),

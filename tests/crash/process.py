@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from function_app.domain.events import TrainingRequest
+from function_app.domain.model_versions import CURRENT_TAG, CurrentModel, current_mark
 from function_app.domain.records import NUM_BUCKETS, DatasetVersion, NotificationState, ShardState
 from function_app.ports import Ledger
 from function_app.runs.submission import handle_request
@@ -198,12 +199,23 @@ def outcome(world: World, services: Services) -> dict[str, object]:
         "runs": sorted((run.run_id, run.state, run.notified_at is not None) for run in runs),
         "jobs": sorted(world.jobs.submitted),
         "models": sorted((name, model.path) for (name, _), model in world.models.registered.items()),
+        "tagged": tagged(world, ledger),
         "outbox": sorted((timeless(row.key), row.state) for row in rows),
         "unsent": [row.key for row in ledger.unsent_notifications() if row.state is not NotificationState.SENT],
         "received": {
             w: sorted({timeless(n.key) for n in m.received}) for w, m in (("t", world.topic), ("p", world.people))
         },
     }
+
+
+def tagged(world: World, ledger: Ledger) -> list[tuple[str, list[str]]]:
+    """Return each model with what is wrong with the tags of its versions: one has it, which the ledger says."""
+    wrong = []
+    for name in sorted({name for name, _ in world.models.registered}):
+        have = [v for (one, v), model in world.models.registered.items() if one == name and CURRENT_TAG in model.tags]
+        mark = ledger.mark(current_mark(name))
+        wrong.append((name, [] if have == ([CurrentModel.from_text(mark).version] if mark else []) else have))
+    return wrong
 
 
 def miscounted(version: DatasetVersion, ledger: Ledger) -> list[tuple[str, int]]:

@@ -15,7 +15,20 @@ from tests.crash.data_scenarios import DATA, SCRIPTS
 from tests.crash.notified_scenarios import NOTIFIED
 from tests.crash.process import Step
 from tests.crash.rare_scenarios import RARE
-from tests.crash.scenario import Scenario, Serve, asked, changed, keyed, retrain, trained, upload, uploads
+from tests.crash.scenario import (
+    Scenario,
+    Serve,
+    asked,
+    changed,
+    deliver_run_events,
+    end_jobs,
+    keyed,
+    retrain,
+    run_jobs,
+    trained,
+    upload,
+    uploads,
+)
 from tests.crash.sweep_scenarios import SWEEPS
 from tests.crash.watched_scenarios import WATCHED
 from tests.support.world import ALL_SHARDS, VERSION, WEBHOOK, World
@@ -114,6 +127,22 @@ def unlistable(_: Serve) -> list[Step]:
     return [lambda world: [world.put(name) for name in names], lambda world: world.clock.move(hours=1)]
 
 
+def retrain_uncompared(world: World) -> None:
+    """Train on changed versions again, and let each registered model become the current one."""
+    retrain(world)
+    pipeline = world.services.pipelines["digits"]
+    if pipeline.register_ is None:
+        raise ValueError("the pipeline of the tests registers no model")
+    uncompared = pipeline.register_.model_copy(update={"compare": None})
+    others = {"digits": pipeline.model_copy(update={"register_": uncompared})}
+    world.services = replace(world.services, pipelines=others)
+
+
+def replaced(serve: Serve) -> list[Step]:
+    """A shard changes, and the model that is trained then becomes the current one instead of the first."""
+    return [*changed(serve), run_jobs, lambda world: end_jobs(world, "Completed"), deliver_run_events]
+
+
 BASIC = (
     Scenario(name="registered", steps=trained()),
     Scenario(name="started at once", steps=trained(), prepare=start_at_once),
@@ -125,6 +154,7 @@ BASIC = (
     Scenario(name="recipient away", steps=trained(), prepare=refuse_first_notification),
     Scenario(name="changed", steps=changed, prelude=trained()),
     Scenario(name="retrained", steps=changed, prelude=trained(), prepare=retrain),
+    Scenario(name="promoted", steps=replaced, prelude=trained(), prepare=retrain_uncompared),
     Scenario(name="repaired", steps=repaired),
     # the timer that comes instead of a lost step sends a summary of its own
     Scenario(name="rejected", steps=rejected, survives_loss=False),

@@ -7,10 +7,12 @@ import subprocess
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
 from shared.manifest import Manifest
+from shared.training_report import EXAMPLES_NAME
 from tests.ranks.ranks import DEADLINE_S, PROGRAMS, Observed, Outcome, observed, program, train
 from tests.ranks.versions import ClosedVersion, job_arguments
 from tests.support.processes import REPOSITORY, child_environment
@@ -69,6 +71,17 @@ def test_the_report_states_what_was_trained_and_how(outcome: Outcome, digits: Cl
     assert (manifest.fingerprint, 2, 1) == (report.fingerprint, report.world_size, report.num_nodes)
     assert STEPS_OF_EPOCH == report.rank_plan["training"]["steps"]
     assert EPOCHS == len(report.epochs)
+
+
+def test_the_results_of_each_validation_example_make_up_the_metrics(outcome: Outcome, digits: ClosedVersion) -> None:
+    """Each record of the manifest once, whichever rank evaluated it; the averages are the report's."""
+    table = pq.read_table(outcome.output / "report" / EXAMPLES_NAME)
+    split = Manifest.from_json(digits.manifest.read_bytes()).split("validation")
+    records = [(shard.name, record) for shard in split for record in range(shard.num_records)]
+    assert records == list(zip(table["shard"].to_pylist(), table["record"].to_pylist(), strict=True))
+    for name in ("accuracy", "loss", "top5_accuracy"):
+        mean = float(np.mean(table[name].to_numpy()))
+        assert mean == pytest.approx(outcome.report.metrics[f"val_{name}"], rel=1e-5), name
 
 
 def test_the_report_has_times_and_what_communication_costs(outcome: Outcome) -> None:

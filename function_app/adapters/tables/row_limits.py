@@ -61,6 +61,7 @@ def bounded_run(run: RunRecord) -> RunRecord:
         run,
         spec=_json_whole(run.spec, MAX_SPEC_CHARS, f"run {run.run_id}: spec"),
         metrics=_json_whole(run.metrics, MAX_METRICS_CHARS, f"run {run.run_id}: metrics"),
+        evidence=_json_whole(run.evidence, MAX_METRICS_CHARS, f"run {run.run_id}: evidence"),
         reason=_beginning(run.reason),
         log_tail=run.log_tail and _clean(run.log_tail[-MAX_LOG_TAIL_CHARS:]),
         created_at=_utc(run.created_at),

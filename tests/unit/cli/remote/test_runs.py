@@ -284,7 +284,10 @@ def test_a_list_of_runs_is_asked_for_by_state_and_page(capsys: Capture) -> None:
 
 
 def test_models_are_shown_with_their_metrics_and_data(capsys: Capture) -> None:
-    """The version that is current comes first."""
+    """With which version is current, and what each was beside the current one of its time."""
+    words = (
+        "val_accuracy 2.1 points better, 95 % between 1.4 and 2.8 (the current version 2 on the same 10,000 examples)"
+    )
     version = {
         "version": "3",
         "run_id": "landfall-x-a1",
@@ -292,14 +295,26 @@ def test_models_are_shown_with_their_metrics_and_data(capsys: Capture) -> None:
         "dataset_version": "v1",
         "registered_at": "2026-11-20T12:00:00Z",
         "metrics": {"val_accuracy": 0.97},
+        "evidence": {"comparison": {"words": words}},
     }
-    with served({"models": [{"name": "digits-cnn", "versions": [version]}]}) as url:
+    with served({"models": [{"name": "digits-cnn", "current": "3", "versions": [version]}]}) as url:
         _, out, _ = landfall(capsys, "models", "--url", url)
     assert [
-        "digits-cnn",
+        "digits-cnn: version 3 is current",
         "  version 3, registered 2026-11-20 12:00:00 UTC: val_accuracy 0.97",
+        f"    {words}",
         "    trained on digits/v1 by landfall-x-a1",
     ] == out.splitlines()
+
+
+def test_a_version_is_promoted_by_its_name(capsys: Capture) -> None:
+    """The answer says instead of which; a name without a version is refused before anything is asked."""
+    promoted = {"name": "digits-cnn", "version": "7", "previous": "3"}
+    with served(promoted) as url:
+        code, out, _ = landfall(capsys, "promote", "digits-cnn:7", "--url", url)
+        refused, _, error = landfall(capsys, "promote", "digits-cnn", "--url", url)
+    assert (0, "Version 7 of model digits-cnn is the current one instead of version 3.\n") == (code, out)
+    assert (2, True) == (refused, "is not MODEL:VERSION, such as digits-cnn:202611201200003818" in error)
 
 
 def test_the_versions_of_a_dataset_say_which_are_whole(capsys: Capture) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from function_app.config.pipelines import Register
+from function_app.config.registration import Register
 from function_app.domain.records import DATA, PERSON, RunRecord, ShardState
 from function_app.domain.run_states import RunState
 from function_app.runs.cancellation import cancel_run

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from function_app.config.pipelines import Register, Requirement
+from function_app.config.registration import Register, Requirement
 from function_app.domain.errors import ConfigurationError
 from function_app.domain.run_states import RunState
 from function_app.runs.requests import request_run

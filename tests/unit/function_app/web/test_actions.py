@@ -8,10 +8,12 @@ import httpx
 import pytest
 
 from function_app.config.settings import SignIn
+from function_app.domain.jobs import ModelRegistration
 from function_app.domain.run_states import RunState
+from function_app.registry.promotion import current_model
 from function_app.sweep.sweep import sweep
 from tests.support.world import VERSION, World
-from tests.unit.function_app.web.client import look, principal, send_form
+from tests.unit.function_app.web.client import call, look, principal, send_form
 
 OWN = {"Sec-Fetch-Site": "same-origin"}
 
@@ -113,6 +115,7 @@ def test_a_form_without_a_key_of_a_page_does_nothing(key: str) -> None:
         ("/datasets/digits/v1/submit", "reader", False),
         ("/datasets/digits/v1/submit", "submitter", True),
         ("/datasets/digits/v1/release", "submitter", False),
+        ("/models/digits-cnn/1/promote", "submitter", False),
         ("/dead-letters/0123/replay", "submitter", False),
     ],
 )
@@ -157,3 +160,38 @@ def test_data_on_hold_are_not_trained_on_until_the_hold_is_lifted() -> None:
     assert 303 == confirm(world, release).status_code
     assert "you asked on a page to lift its hold" in [entry.reason for entry in world.ledger.history(str(VERSION))]
     assert 200 == look(world, submit).status_code
+
+
+def test_a_version_is_promoted_by_a_person_whose_name_is_on_record() -> None:
+    """The page says what serves now; the version that is current is not offered again."""
+    world = World()
+    run = world.finish(world.upload_version())
+    other = ModelRegistration(
+        name="digits-cnn",
+        version="7",
+        path="azureml://jobs/landfall-b-a1/outputs/model",
+        description="",
+        tags={"landfall.run_id": "landfall-b-a1"},
+    )
+    world.models.register(other)
+    path = "/models/digits-cnn/7/promote"
+    assert f"Now it is version {run.model_version} of run {run.run_id}." in look(world, path).text
+    assert 303 == confirm(world, path).status_code
+    current = current_model("digits-cnn", world.ledger)
+    assert current is not None
+    assert ("7", "you on a page", run.model_version) == (
+        current.version,
+        current.by,
+        current.previous and current.previous.version,
+    )
+    assert f"/models/digits-cnn/{run.model_version}/promote" in look(world, "/models").text
+    answer = call(world, "POST", f"/api/models/digits-cnn/versions/{run.model_version}/promote")
+    assert (200, str(run.model_version), "7") == (
+        answer.status_code,
+        answer.json()["version"],
+        answer.json()["previous"],
+    )
+    assert f"/models/digits-cnn/{run.model_version}/promote" not in look(world, "/models").text
+    shown = call(world, "GET", f"/api/models/digits-cnn/versions/{run.model_version}").json()
+    assert (run.run_id, True, {"promoted": True}) == (shown["run_id"], shown["is_current"], shown["evidence"])
+    assert 404 == call(world, "POST", "/api/models/digits-cnn/versions/8/promote").status_code

@@ -175,7 +175,7 @@ def test_a_run_shows_its_timeline_its_epochs_and_its_log() -> None:
 
 
 def test_models_are_shown_with_what_they_were_trained_on() -> None:
-    """The current one first, with metrics, data and run; runs that registered none are no models."""
+    """The newest first, with metrics, data and run; the second could not be compared and is left to a person."""
     world = World()
     assert "No model is registered yet" in look(world, "/models").text
     first = world.finish(world.upload_version())
@@ -183,8 +183,10 @@ def test_models_are_shown_with_what_they_were_trained_on() -> None:
     second = world.finish(world.train(version="v2"))
     failed = world.finish(world.train(version="v3"), "Canceled")
     page = look(world, "/models").text
-    current, previous = page.index(f"{second.model_version}, the current one"), page.index(f">{first.model_version}<")
-    assert current < previous
+    newest, current = page.index(f">{second.model_version}<"), page.index(f"{first.model_version}, the current one")
+    assert newest < current
+    assert f"not compared with version {first.model_version}, the current one" in page
+    assert f"/models/digits-cnn/{second.model_version}/promote" in page
     assert "val accuracy 0.97" in texts(page)
     assert 'href="/datasets/digits/v2"' in page
     assert failed.run_id not in page

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from function_app.config.pipelines import Pipeline, Register, Requirement
+from function_app.config.pipelines import Pipeline
+from function_app.config.registration import Register, Requirement
 from function_app.domain.errors import DocumentTooLargeError, LogUnreadableError, MetricsUnreadableError
 from function_app.domain.failures import FailureClass
 from function_app.domain.jobs import JobSpec, expected_device, report_path, runs_own_script, spec_from_json
@@ -33,6 +36,11 @@ class GateError(LandfallError):
 
     failure_class: FailureClass | None = None
     """What is to blame, where it is neither the data nor the training."""
+
+    def __init__(self, message: str, *, comparison: Mapping[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.comparison = comparison
+        """What was found beside the current model, where that is the reason."""
 
 
 class MissingMetricError(GateError):

@@ -1,0 +1,80 @@
+"""``landfall models`` and ``promote``."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+from urllib.parse import quote
+
+import click
+
+from cli.options import as_json_option, with_api
+from cli.remote.api_client import ApiClient, shown_time
+
+_NAMED = re.compile(r"([A-Za-z0-9][A-Za-z0-9_.-]{0,254}):([A-Za-z0-9][A-Za-z0-9_.-]{0,254})", re.ASCII)
+
+
+class ModelVersionArgument(click.ParamType[tuple[str, str]]):
+    """``digits-cnn:202611201200003818`` becomes ``("digits-cnn", "202611201200003818")``."""
+
+    name = "model:version"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
+        """Split and check."""
+        if isinstance(value, tuple):
+            return value
+        found = _NAMED.fullmatch(str(value))
+        if found is None:
+            self.fail(
+                f"{value!r} is not MODEL:VERSION, such as digits-cnn:202611201200003818; see `landfall models`.",
+                param,
+                ctx,
+            )
+        return found[1], found[2]
+
+
+@click.command(epilog="Example: landfall models digits-cnn")
+@click.argument("name", required=False)
+@as_json_option
+@with_api
+def models(client: ApiClient, name: str | None, *, as_json: bool) -> None:
+    """List registered models, the newest version first, or show one of them."""
+    if name is None:
+        found = client.get("/api/models")
+        listed = found["models"]
+    else:
+        found = client.get(f"/api/models/{quote(name, safe='')}")
+        listed = [found]
+    click.echo(json.dumps(found, indent=2) if as_json else "\n".join(describe_models(listed)))
+
+
+def describe_models(listed: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield a line for each model and one for each of its versions, or one that says that there is none."""
+    if not listed:
+        yield "No model is registered yet. `landfall runs` says how the runs ended."
+    for model in listed:
+        current = model.get("current")
+        yield f"{model['name']}: " + (f"version {current} is current" if current else "no version is current")
+        for each in model["versions"]:
+            metrics = "  ".join(f"{name} {value:.4g}" for name, value in sorted(each["metrics"].items()))
+            yield f"  version {each['version']}, registered {shown_time(each['registered_at'])}: {metrics}"
+            if words := ((each.get("evidence") or {}).get("comparison") or {}).get("words"):
+                yield f"    {words}"
+            yield f"    trained on {each['dataset']}/{each['dataset_version']} by {each['run_id']}"
+
+
+@click.command(epilog="Example: landfall promote digits-cnn:202611201200003818")
+@click.argument("target", type=ModelVersionArgument(), metavar="MODEL:VERSION")
+@as_json_option
+@with_api
+def promote(client: ApiClient, target: tuple[str, str], *, as_json: bool) -> None:
+    """Make a registered version of a model the current one, which serving follows."""
+    name, version = (quote(part, safe="") for part in target)
+    current = client.post(f"/api/models/{name}/versions/{version}/promote")
+    if as_json:
+        click.echo(json.dumps(current, indent=2))
+        return
+    instead = f" instead of version {current['previous']}" if current["previous"] else ""
+    click.echo(f"Version {current['version']} of model {current['name']} is the current one{instead}.")

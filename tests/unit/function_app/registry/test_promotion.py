@@ -1,0 +1,116 @@
+"""Promotion: one version of a model is current, whatever dies on the way, and however many promote at once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from function_app.domain.errors import ServiceUnavailableError
+from function_app.domain.jobs import ModelRegistration
+from function_app.domain.model_versions import CURRENT_TAG, ModelVersion
+from function_app.registry.promotion import current_model, finish_promotions, history_subject, promote
+from function_app.testing.azure_ml import MemoryModels
+from tests.support.world import World
+
+MODEL = "digits-cnn"
+FIRST, SECOND, THIRD = (ModelVersion(version=str(number), run_id=f"landfall-{number}-a1") for number in (1, 2, 3))
+
+
+class FailingModels(MemoryModels):
+    """Fails at a chosen call of ``tag``."""
+
+    fails_at: int = 0
+
+    def tag(self, name: str, version: str, tag: str, value: str | None) -> None:
+        """See ModelRegistry."""
+        self.fails_at -= 1
+        if self.fails_at == 0:
+            raise ServiceUnavailableError("Azure ML did not answer")
+        super().tag(name, version, tag, value)
+
+
+def world_of_versions() -> World:
+    """A world with three versions, of which the first is current."""
+    world = World(models=FailingModels())
+    for one in (FIRST, SECOND, THIRD):
+        path = f"azureml://jobs/{one.run_id}/outputs/model"
+        made = ModelRegistration(name=MODEL, version=one.version, path=path, description="", tags={})
+        world.models.register(made)
+    assert promote(MODEL, FIRST, world.services, by="a test", instead_of=None)
+    return world
+
+
+def tagged(world: World) -> list[str]:
+    """Return the versions with the tag, the latest promotion last."""
+    found = [(m.tags[CURRENT_TAG], v) for (_, v), m in world.models.registered.items() if CURRENT_TAG in m.tags]
+    return [version for _, version in sorted(found)]
+
+
+def test_a_promotion_moves_the_tag_and_says_so() -> None:
+    """In the history of the model and of the run."""
+    world = world_of_versions()
+    promote(MODEL, SECOND, world.services, by="Ada", instead_of=current_model(MODEL, world.ledger))
+    assert ["2"] == tagged(world)
+    last = world.ledger.history(history_subject(MODEL))[-1]
+    assert "version 2 of model digits-cnn is current instead of version 1: promoted by Ada" == last.reason
+    assert ["model_promoted"] == world.actions(SECOND.run_id)
+
+
+def test_promoting_the_current_version_again_changes_nothing() -> None:
+    """Not its time either."""
+    world = world_of_versions()
+    before = current_model(MODEL, world.ledger)
+    assert promote(MODEL, FIRST, world.services, by="Ada", instead_of=None)
+    assert before == current_model(MODEL, world.ledger)
+
+
+@pytest.mark.parametrize("fails_at", [1, 2])
+def test_a_promotion_that_died_is_finished_by_the_sweep(fails_at: int) -> None:
+    """Before the new version has the tag, or before the old one has lost it; meanwhile the latest time decides."""
+    world = world_of_versions()
+    assert isinstance(world.models, FailingModels)
+    world.models.fails_at = fails_at
+    with pytest.raises(ServiceUnavailableError):
+        promote(MODEL, SECOND, world.services, by="Ada", instead_of=current_model(MODEL, world.ledger))
+    assert (["1"], ["1", "2"])[fails_at - 1] == tagged(world)
+    finish_promotions(world.services)
+    assert ["2"] == tagged(world)
+
+
+@pytest.mark.parametrize("fails_at", [1, 2])
+def test_a_promotion_that_died_is_finished_by_the_next_one(fails_at: int) -> None:
+    """Otherwise a version that was current in between would keep the tag."""
+    world = world_of_versions()
+    assert isinstance(world.models, FailingModels)
+    world.models.fails_at = fails_at
+    with pytest.raises(ServiceUnavailableError):
+        promote(MODEL, SECOND, world.services, by="Ada", instead_of=current_model(MODEL, world.ledger))
+    assert promote(MODEL, THIRD, world.services, by="Ada", instead_of=current_model(MODEL, world.ledger))
+    assert ["3"] == tagged(world)
+
+
+def test_of_two_promotions_at_once_one_wins() -> None:
+    """The other one compared itself with a version that is no longer current."""
+    world = world_of_versions()
+    seen = current_model(MODEL, world.ledger)
+    assert promote(MODEL, SECOND, world.services, by="Ada", instead_of=seen)
+    assert not promote(MODEL, THIRD, world.services, by="Grace", instead_of=seen)
+    assert ["2"] == tagged(world)
+
+
+def test_a_mark_that_changes_between_looking_and_writing_is_not_overwritten() -> None:
+    """The compare-and-swap decides."""
+    world = world_of_versions()
+    seen = current_model(MODEL, world.ledger)
+    assert seen is not None
+    change = world.ledger.change_mark
+
+    def late(name: str, before: str | None, after: str) -> bool:
+        world.ledger.change_mark = change  # type: ignore[method-assign]
+        assert promote(MODEL, SECOND, world.services, by="Ada", instead_of=seen)
+        return change(name, before, after)
+
+    world.ledger.change_mark = late  # type: ignore[method-assign]
+    assert not promote(MODEL, THIRD, replace(world.services), by="Grace", instead_of=seen)
+    assert ["2"] == tagged(world)

@@ -114,6 +114,7 @@ COMMANDS = {
     "run": LazyCommand("cli.remote.runs", "run", "Show one run."),
     "logs": LazyCommand("cli.remote.logs", "logs", "Show or follow the log of a rank."),
     "why": LazyCommand("cli.remote.status", "why", "Show the history of a version or run and what it waits for."),
+    "notify": LazyCommand("cli.remote.notify", "notify", "Send a test message to the recipients of a pipeline."),
     "reconcile": LazyCommand("cli.remote.reconcile", "reconcile", "Run the sweep now."),
     "dead-letters": LazyCommand("cli.remote.reconcile", "dead_letters", "List, show and replay dead letters."),
 }

@@ -86,6 +86,10 @@ class ReplayRefusedError(LandfallError):
     """A dead letter cannot be replayed; the message says why, and what to do instead."""
 
 
+class TooSoonError(LandfallError):
+    """The recipients of a pipeline were sent a test a moment ago; wait, then ask again."""
+
+
 class RunEndedError(LandfallError):
     """A cancellation was requested for a run that has already ended; nothing was changed."""
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from pydantic import BaseModel
 from starlette.convertors import Convertor, register_url_convertor
 
 from function_app.domain.errors import NotFoundError
@@ -17,6 +18,7 @@ from function_app.explain.doctor import Diagnosis, examine
 from function_app.explain.history import why as history_of
 from function_app.explain.plan import plan_request
 from function_app.explain.rank_logs import RankLog, RankPlaces, read_rank_log, read_rank_places
+from function_app.notify.trial import try_recipients
 from function_app.runs.admission import release_data
 from function_app.runs.cancellation import cancel_run
 from function_app.runs.requests import asked_version, request_run
@@ -126,6 +128,37 @@ def release(dataset: DatasetName, version: VersionName, services: AppServices) -
         raise NotFoundError(f"{named} has never been whole, so nothing of it can be on hold")
     reason = release_data(named, services)
     return HoldBody(dataset=dataset, version=version, released=reason is not None, reason=reason)
+
+
+class NotificationTestBody(BaseModel):
+    """What one recipient answered to a message that only shows whether it is reached."""
+
+    recipient: str
+    reached: bool
+    answer: str
+
+
+class NotificationTestsBody(BaseModel):
+    """What the recipients of a pipeline answered."""
+
+    tests: list[NotificationTestBody]
+
+
+@router.post("/pipelines/{dataset}/notifications/test", responses=refusals(404, 409, 422))
+def send_test(
+    dataset: DatasetName,
+    services: AppServices,
+    recipient: Annotated[str | None, Query(min_length=1, max_length=140, pattern=r"^[A-Za-z0-9:_]+$")] = None,
+) -> NotificationTestsBody:
+    """Send a test message to all recipients of a pipeline, or to one, and show what each answered.
+
+    The app sends it, with its own identity and secrets, and tries no further one after 30 seconds.
+    409 if one was sent less than 10 seconds ago.
+    """
+    tests = try_recipients(dataset, recipient, services)
+    return NotificationTestsBody(
+        tests=[NotificationTestBody(recipient=name, reached=reached, answer=said) for name, reached, said in tests]
+    )
 
 
 @router.get("/datasets/{dataset}/{version}/plan", responses=refusals(404, 409, 422))

@@ -8,6 +8,7 @@ from function_app.config.recipients import QuietHours, Recipient
 from function_app.domain.errors import NotificationError
 from function_app.domain.records import NotificationRecord, NotificationState
 from function_app.notify.outbox import DEAD_LETTERS, MAX_TRIES
+from function_app.notify.trial import try_recipients
 from function_app.sweep.dead_letters import replay
 from function_app.testing.azure_ml import MemoryNotifier
 from tests.crash.process import Step
@@ -83,10 +84,22 @@ def given_up(serve: Serve) -> list[Step]:
     return [tire, hour_later, replay_letters, tire, hour_later, serve]
 
 
+def tested(_: Serve) -> list[Step]:
+    """A person asks for a test message to programs, and again where the history has no answer."""
+
+    def ask(world: World) -> None:
+        if not world.services.ledger.history("notify-test/digits"):
+            world.clock.move(minutes=1)
+            try_recipients("digits", "topic", world.services)
+
+    return [ask]
+
+
 NOTIFIED = (
     Scenario(name="left in peace", steps=changed_twice, prelude=trained(), prepare=leave_people_in_peace),
     Scenario(name="followed", steps=submitted, prepare=leave_people_in_peace),
     # the timer that comes instead of a lost event finds the job ended, which has then no start to speak of
     Scenario(name="followed further", steps=started, prelude=submitted, prepare=tell_programs, survives_loss=False),
+    Scenario(name="tested", steps=tested, survives_loss=False),
     Scenario(name="given up", steps=given_up, prelude=trained(), prepare=lose_people, survives_loss=False),
 )

@@ -30,7 +30,7 @@ from tests.support.world import World
 
 BROKEN = 70
 """Exit status of a child in which something other than its death went wrong (sysexits.h: internal error)."""
-SENDING = "send@outbox."
+SENDING = ("send@outbox.", "send@trial.")
 """How the names of effects begin after which a notification may be sent twice: its sender did not record it."""
 _Lock, _RLock = type(threading.Lock()), type(threading.RLock())
 

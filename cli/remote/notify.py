@@ -1,0 +1,39 @@
+"""``landfall notify test``: whether notifications would reach the recipients of a pipeline."""
+
+from __future__ import annotations
+
+import json
+from urllib.parse import quote
+
+import click
+
+from cli.errors import CliError
+from cli.options import as_json_option, with_api
+from cli.remote.api_client import ApiClient
+
+
+@click.group(epilog="Example: landfall notify test digits")
+def notify() -> None:
+    """Send a test message to the recipients of a pipeline."""
+
+
+@notify.command(name="test", epilog="Example: landfall notify test digits --recipient apprise:LANDFALL_TEAM")
+@click.argument("dataset")
+@click.option("--recipient", metavar="NAME", help="Only this one: topic, webhook:SETTING or apprise:SETTING.")
+@as_json_option
+@with_api
+def send_test(client: ApiClient, dataset: str, recipient: str | None, *, as_json: bool) -> None:
+    """Have the app send a test message to all recipients of DATASET's pipeline, and say what each answered.
+
+    The app sends it with its own identity and secrets, at any hour. Ends with 1 if one was not reached.
+    """
+    chosen = f"?recipient={quote(recipient, safe='')}" if recipient else ""
+    answer = client.post(f"/api/pipelines/{quote(dataset, safe='')}/notifications/test{chosen}")
+    if as_json:
+        click.echo(json.dumps(answer, indent=2))
+    else:
+        for test in answer["tests"]:
+            click.echo(f"{'reached' if test['reached'] else 'FAILED':<8} {test['recipient']}: {test['answer']}")
+    failed = [test["recipient"] for test in answer["tests"] if not test["reached"]]
+    if failed:
+        raise CliError(f"Not reached: {', '.join(failed)}. Correct the setting or the role, then try again.")

@@ -19,13 +19,14 @@ def notify() -> None:
 
 @notify.command(name="test", epilog="Example: landfall notify test digits --recipient apprise:LANDFALL_TEAM")
 @click.argument("dataset")
-@click.option("--recipient", metavar="NAME", help="Only this one: topic, webhook:SETTING or apprise:SETTING.")
+@click.option("--recipient", metavar="NAME", help="Only topic, webhook:SETTING or apprise:SETTING (default: all).")
 @as_json_option
 @with_api
 def send_test(client: ApiClient, dataset: str, recipient: str | None, *, as_json: bool) -> None:
-    """Have the app send a test message to all recipients of DATASET's pipeline, and say what each answered.
+    """Send a test message and say what each recipient answered.
 
-    The app sends it with its own identity and secrets, at any hour. Ends with 1 if one was not reached.
+    The recipients are those of DATASET's pipeline. The app sends with its own identity and secrets, at any hour.
+    Ends with 1 if one was not reached.
     """
     chosen = f"?recipient={quote(recipient, safe='')}" if recipient else ""
     answer = client.post(f"/api/pipelines/{quote(dataset, safe='')}/notifications/test{chosen}")

@@ -40,23 +40,23 @@ MIN_TEXT_COLUMNS = 60
     help="Show it again when it has changed, until the version is whole and its runs have ended, or Ctrl-C.",
 )
 @click.option(
-    "--shards",
+    "--verdict",
     type=click.Choice(["accepted", "rejected", "all"]),
-    help="List every shard with this verdict instead, with all reasons (default: a summary).",
+    help="List every shard with this verdict, with all reasons (default: a summary of the version).",
 )
 @as_json_option
 @with_api
 def status(
-    client: ApiClient, target: tuple[str, str] | None, *, is_watched: bool, shards: str | None, as_json: bool
+    client: ApiClient, target: tuple[str, str] | None, *, is_watched: bool, verdict: str | None, as_json: bool
 ) -> None:
     """Show a dataset version: missing shards, rejected shards and the reasons, statistics of its data, its runs.
 
     Without one: what needs a person and whom, what trains or waits for what, and what landed today.
     """
-    if shards is not None:
+    if verdict is not None:
         if target is None or is_watched:
-            raise click.UsageError("--shards needs a DATASET/VERSION, and goes without --watch.")
-        _show_shards(client, target, {} if shards == "all" else {"state": shards}, as_json=as_json)
+            raise click.UsageError("--verdict needs a DATASET/VERSION, and goes without --watch.")
+        _show_shards(client, target, {} if verdict == "all" else {"state": verdict}, as_json=as_json)
         return
 
     def ask() -> dict[str, Any]:

@@ -181,7 +181,7 @@ class RunRecord:
     """What its training report has shown: ``record_s``, the seconds for a record, and ``job_s``, those besides."""
     evidence: Mapping[str, Any] = field(default_factory=dict)
     """What the registration was decided on: ``comparison`` with the current model, ``intervals`` of the metrics,
-    ``promoted``, and ``promotion`` and ``registered_by`` in words; members that do not apply are left out."""
+    ``promoted``, and ``promotion`` in words; members that do not apply are left out."""
     revision: str = ""
     """The ledger's mark of this state of the row; every write changes it."""
 

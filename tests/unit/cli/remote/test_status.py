@@ -252,7 +252,7 @@ def test_shards_are_listed_from_all_pages(capsys: pytest.CaptureFixture[str]) ->
     ]
     seen: list[tuple[str, Any]] = []
     with served(iter(pages), seen, status=200) as url:
-        status.main(["d/v", "--shards", "rejected", "--url", url, "--key", "k"], standalone_mode=False)
+        status.main(["d/v", "--verdict", "rejected", "--url", url, "--key", "k"], standalone_mode=False)
     line = "rejected  train-00003-of-00040  7 records, 2.0 KiB"
     reason = "  the payload's CRC is wrong [record 2, byte 98]"
     assert [line, reason, line, reason, line] == capsys.readouterr().out.splitlines()

@@ -91,8 +91,9 @@ def _segment(text: object) -> str:
 
 
 def _number(value: float) -> str:
-    """Return a number for people: integers with separators, others with four significant digits."""
-    return f"{int(value):,}" if float(value).is_integer() and abs(value) < 1e15 else f"{value:.4g}"  # noqa: PLR2004
+    """Return a number for people: from 1,000 and integers without decimals, others with four significant digits."""
+    is_whole = float(value).is_integer() or abs(value) >= 1000  # noqa: PLR2004
+    return f"{round(value):,}" if is_whole and abs(value) < 1e15 else f"{value:.4g}"  # noqa: PLR2004
 
 
 def _log_line(line: str) -> str:

@@ -68,3 +68,11 @@ def test_the_page_shows_table_chart_and_recommendation(world: World) -> None:
     assert 'href="/datasets/digits/v2/plan"' in look(world, "/datasets/digits/v2").text
     run = next(iter(world.ledger.run_rows))
     assert "Predicted" in look(world, f"/runs/{run}").text
+
+
+def test_large_rates_are_written_out() -> None:
+    """Published figures lead to tens of thousands of small images a second."""
+    world = planning_world()
+    world.upload_shards(*ALL_SHARDS, version="v2")
+
+    assert ">33,2" in look(world, "/datasets/digits/v2/plan").text

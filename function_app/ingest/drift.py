@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from function_app.config.pipelines import Pipeline
+from function_app.domain.model_versions import CurrentModel, current_mark
 from function_app.domain.records import Generation, RunRecord
 from function_app.domain.run_states import RunState
 from function_app.ingest.stored_shards import read_manifest
@@ -135,10 +136,14 @@ def _measure(pipeline: Pipeline, generation: Generation, services: _Services) ->
 
 
 def _trained_on(pipeline: Pipeline, services: _Services) -> RunRecord | None:
-    """Return the newest run of the pipeline whose model was registered."""
+    """Return the run of the current model, or the newest run with a registered model where none was promoted."""
     runs = services.ledger.runs(limit=MAX_RUNS, dataset=pipeline.dataset)
     registered = (r for r in runs if r.pipeline == pipeline.pipeline and r.state is RunState.REGISTERED)
-    return next(registered, None)
+    newest = next(registered, None)
+    if newest is None or pipeline.register_ is None:
+        return newest
+    current = services.ledger.mark(current_mark(pipeline.register_.model))
+    return newest if current is None else services.ledger.run(CurrentModel.from_text(current).run_id)
 
 
 def _closing_of(run: RunRecord, services: _Services) -> Generation | None:

@@ -10,6 +10,7 @@ from function_app.domain.errors import PipelineError
 from function_app.domain.records import DatasetVersion
 from function_app.domain.run_states import RunState
 from function_app.explain.description import describe_version
+from function_app.registry.promotion import promote_by_person
 from function_app.runs.requests import request_run
 from function_app.sweep.sweep import sweep
 from shard_validation import DriftPolicy
@@ -167,17 +168,19 @@ def test_the_first_version_has_nothing_to_differ_from() -> None:
     assert (1, []) == (len(world.requests.messages), notified_outcomes(world))
 
 
-def test_the_reference_is_the_newest_registered_run() -> None:
-    """A later failure does not count; an earlier model does not either."""
+def test_the_reference_is_the_current_model() -> None:
+    """A later model counts once it is promoted, and not while it is only registered."""
     world = drifting_world(action="block")
     upload_shards(world, "v2", ODD)
     run, _ = request_run(V2, {}, trigger="http", services=world.services)
     world.serve_requests()
     world.clock.move(minutes=5)
-    world.finish(run)
-    v3 = DatasetVersion(dataset="digits", version="v3")
+    ended = world.finish(run)
     upload_shards(world, "v3", ODD)
-    assert [] == [n.outcome for n in world.topic.received if n.subject == str(v3)]
+    promote_by_person(str(ended.model_name), str(ended.model_version), world.services, by="a person")
+    upload_shards(world, "v4", ODD)
+    found = {n.subject for n in world.topic.received if n.outcome == "drift_blocked"}
+    assert {str(V2), "digits/v3"} == found
 
 
 @pytest.mark.parametrize("content", [None, b"no JSON", b"{}"])

@@ -139,6 +139,7 @@ def test_the_api_describes_itself() -> None:
         ("/api/spending", "get"),
         ("/api/doctor", "get"),
         ("/api/pipelines", "get"),
+        ("/api/pipelines/{dataset}/notifications/test", "post"),
         ("/api/runs", "get"),
         ("/api/runs", "post"),
         ("/api/runs/{run_id}", "get"),

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from cli.errors import CliError
+from cli.main import landfall
 from cli.options import TwinAddress
-from cli.remote.status import describe_version, reason_text, show_history, show_trace, status
+from cli.remote.status import describe_version, reason_text, show_history, show_trace
 from shared.traces import place_of_version
 from tests.unit.cli.fake_function_app import FunctionApp, served
 
@@ -252,7 +253,7 @@ def test_shards_are_listed_from_all_pages(capsys: pytest.CaptureFixture[str]) ->
     ]
     seen: list[tuple[str, Any]] = []
     with served(iter(pages), seen, status=200) as url:
-        status.main(["d/v", "--verdict", "rejected", "--url", url, "--key", "k"], standalone_mode=False)
+        landfall.main(["status", "d/v", "--verdict", "rejected", "--url", url, "--key", "k"], standalone_mode=False)
     line = "rejected  train-00003-of-00040  7 records, 2.0 KiB"
     reason = "  the payload's CRC is wrong [record 2, byte 98]"
     assert [line, reason, line, reason, line] == capsys.readouterr().out.splitlines()

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 from function_app.domain.events import QueuedMessage, TrainingRequest
-from function_app.domain.jobs import JobSpec, JobStatus, LogPart, ModelRegistration
+from function_app.domain.jobs import JobAssets, JobSpec, JobStatus, LogPart, ModelRegistration
 from function_app.domain.records import (
     BlobFacts,
     DatasetVersion,
@@ -386,6 +386,10 @@ class JobService(Protocol):
 
     def has_compute(self, name: str) -> bool:
         """Whether the workspace has a compute of that name."""
+        ...
+
+    def assets(self, spec: JobSpec) -> JobAssets:
+        """Return what is known of a job's environment and code. Raises SubmissionRefusedError."""
         ...
 
     def log_tail(self, name: str, *, max_bytes: int) -> str | None:

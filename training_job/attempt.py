@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from shared.output_files import put_bytes, put_folder
 from shared.training_report import EXAMPLES_NAME, FILE_NAME
@@ -62,23 +64,32 @@ def finish(session: Session) -> None:
     session.watch.enter("export", session.position.step)
     if results is not None:
         _write_results(session, results)
-    if session.world.is_root:
-        _export(session, own)
+    model_files = _export(session, own) if session.world.is_root else {}
     collective.wait_for_all("export")
     costs = communication(session)
     if session.world.is_root:
-        _report(session, metrics, exported_epoch, costs)
+        _report(session, metrics, exported_epoch, {"communication": dict(costs), "model_files": model_files})
     session.watch.enter("end", session.position.step)
     collective.wait_for_all("end")
     session.watch.stop()
     session.notices.stop()
 
 
-def _export(session: Session, own: Sums) -> None:
+def _export(session: Session, own: Sums) -> dict[str, str]:
+    """Export, check and store the model; return the SHA-256 of each of its files, by its path in the folder."""
     with tempfile.TemporaryDirectory(prefix="model-") as local:
         export(session.model, Path(local))
         check_exported(session, Path(local), own)
         put_folder(Path(local), Path(session.job.arguments.model))
+        return _digests(Path(local))
+
+
+def _digests(folder: Path) -> dict[str, str]:
+    found = {}
+    for path in sorted(one for one in folder.rglob("*") if one.is_file()):
+        with path.open("rb") as file:
+            found[path.relative_to(folder).as_posix()] = hashlib.file_digest(file, "sha256").hexdigest()
+    return found
 
 
 def _write_results(session: Session, results: ExampleResults) -> None:
@@ -108,9 +119,9 @@ def _metrics(session: Session, epoch: int, total: Sums) -> dict[str, float]:
     return {**trained, **{f"val_{name}": value for name, value in session.layout.averages(total).items()}}
 
 
-def _report(session: Session, metrics: Mapping[str, float], epoch: int, costs: Mapping[str, float]) -> None:
+def _report(session: Session, metrics: Mapping[str, float], epoch: int, extra: Mapping[str, Any]) -> None:
     folder = Path(session.job.arguments.report)
-    report = make_report(session, metrics, epoch, {"communication": dict(costs)})
+    report = make_report(session, metrics, epoch, extra)
     put_bytes(curves(report), folder / "curves.png")
     put_bytes(model_card(session, report).encode(), Path(session.job.arguments.model) / "model_card.md")
     put_bytes(report.to_json().encode(), folder / FILE_NAME)

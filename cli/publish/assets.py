@@ -7,7 +7,9 @@ that the same code is never uploaded twice and a change of the documentation mak
 from __future__ import annotations
 
 import hashlib
+import re
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -33,14 +35,15 @@ SCRIPTS = "scripts"
 """Folder of users' own training scripts, beside the pipeline files."""
 MAX_FILE_BYTES = 10 << 20
 DIGEST_CHARS = 16
+GIT_WITHIN_S = 30
 Say = Callable[[str], None]
 
 
 class Workspace(Protocol):
     """What publishing needs of a workspace; each method for assets returns whether it had to create something."""
 
-    def ensure_code(self, name: str, version: str, folder: Path) -> bool:
-        """Register a folder as a code asset."""
+    def ensure_code(self, name: str, version: str, folder: Path, *, commit: str | None) -> bool:
+        """Register a folder as a code asset, with the commit that it was made from as a tag."""
         ...
 
     def ensure_environment(self, name: str, version: str, *, image: str, conda_file: str | None = None) -> bool:
@@ -161,7 +164,7 @@ def _publish_code(publication: Publication, workspace: Workspace, say: Say) -> s
     with tempfile.TemporaryDirectory(prefix="landfall-") as temporary:
         folder = Path(temporary) / CODE_NAME  # the client names the upload after the folder
         copy_code(files, folder)
-        created = workspace.ensure_code(CODE_NAME, version, folder)
+        created = workspace.ensure_code(CODE_NAME, version, folder, commit=commit_of(publication.root, files))
     _report(say, f"code {CODE_NAME}:{version} ({len(files)} files)", created=created)
     return version
 
@@ -184,6 +187,32 @@ def code_version(files: Mapping[str, Path]) -> str:
         content = files[name].read_bytes()
         sha.update(f"{name}\0{len(content)}\0".encode() + content)
     return asset_version(sha.hexdigest()[:DIGEST_CHARS])
+
+
+def commit_of(root: Path, files: Mapping[str, Path]) -> str | None:
+    """Return the commit that a clone is at, with ``-dirty`` where it does not have these files as they are.
+
+    None where the folder is no clone, or git is not installed.
+    """
+    commit = _git(root, "rev-parse", "--verify", "HEAD")
+    if commit is None or not re.fullmatch(r"[0-9a-f]{40,64}", commit):
+        return None
+    folders = sorted({str(path.resolve().parent) for path in files.values()})
+    changed = _git(root, "status", "--porcelain", "-z", "--ignored", "--untracked-files=all", "--", *folders)
+    wanted = {str(path.resolve()) for path in files.values()}
+    top = _git(root, "rev-parse", "--show-toplevel") or ""
+    is_clean = changed is not None and not any(str(Path(top, line[3:])) in wanted for line in changed.split("\0"))
+    return commit if is_clean else f"{commit}-dirty"
+
+
+def _git(root: Path, *arguments: str) -> str | None:
+    """Return what git prints of a folder, None where it fails."""
+    command = ["git", "-C", str(root), *arguments]
+    try:
+        ended = subprocess.run(command, capture_output=True, check=False, timeout=GIT_WITHIN_S)  # noqa: S603 (git reads no shell syntax)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return ended.stdout.decode(errors="replace").rstrip("\n") if ended.returncode == 0 else None
 
 
 def copy_code(files: Mapping[str, Path], folder: Path) -> None:

@@ -86,16 +86,19 @@ class AzureMlWorkspace:
         )
         return cls(client)
 
-    def ensure_code(self, name: str, version: str, folder: Path) -> bool:
-        """Upload a folder as a code asset, unless that version exists."""
+    def ensure_code(self, name: str, version: str, folder: Path, *, commit: str | None = None) -> bool:
+        """Upload a folder as a code asset, unless that version exists: it keeps the commit of its first upload."""
         from azure.ai.ml.entities._assets._artifacts.code import Code
+
+        from function_app.domain.jobs import COMMIT_TAG
 
         # The client has no public way to register code alone: `command(code=...)` uploads it with every submission,
         # which is what publishing avoids. Tests against the twin would notice if either private name changed.
         codes: Any = self._client._code  # noqa: SLF001
+        tags = {COMMIT_TAG: commit} if commit else None
         return _create_if_absent(
             lambda: codes.get(name, version),
-            lambda: codes.create_or_update(Code(name=name, version=version, path=str(folder.resolve()))),
+            lambda: codes.create_or_update(Code(name=name, version=version, path=str(folder.resolve()), tags=tags)),
         )
 
     def ensure_environment(self, name: str, version: str, *, image: str, conda_file: str | None = None) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import threading
 from collections.abc import Iterator, Mapping
@@ -16,7 +17,9 @@ from function_app.adapters.connections import credential
 from function_app.domain.errors import ServiceUnavailableError, SubmissionRefusedError
 from function_app.domain.failures import NAME_TAKEN, NOT_PUBLISHED
 from function_app.domain.jobs import (
+    COMMIT_TAG,
     SPEC_HASH_TAG,
+    JobAssets,
     JobSpec,
     JobStatus,
     LogPart,
@@ -208,6 +211,23 @@ class AzureMLJobs:
             except ResourceNotFoundError:
                 return False
         return True
+
+    def assets(self, spec: JobSpec) -> JobAssets:
+        """See JobService. Two GETs; what the workspace does not have any more is not known."""
+        from azure.core.exceptions import ResourceNotFoundError
+
+        image: str | None = None
+        commit: str | None = None
+        with self._client.errors(f"look at environment and code of job {spec.name}"):
+            client = self._client.get()
+            with contextlib.suppress(ResourceNotFoundError):
+                _, name, version = named_asset(spec.environment_id)
+                image = client.environments.get(name, version).image
+            with contextlib.suppress(ResourceNotFoundError):
+                _, name, version = named_asset(spec.code_id)
+                code = client._code.get(name, version)  # noqa: SLF001 (a contract test covers the call)
+                commit = (code.tags or {}).get(COMMIT_TAG)
+        return JobAssets(image=image, commit=commit)
 
     def log_tail(self, name: str, *, max_bytes: int) -> str | None:
         """See JobService."""

@@ -108,6 +108,20 @@ class JobStatus:
 
 
 @dataclass(frozen=True, kw_only=True)
+class JobAssets:
+    """What Azure ML knows of a job's environment and code."""
+
+    image: str | None = None
+    """The image of the environment, by digest where Landfall published it; None where Azure ML does not say."""
+    commit: str | None = None
+    """The commit that the code was published from, with ``-dirty`` where files had changed since; None if unknown."""
+
+
+COMMIT_TAG = TAG + "commit"
+"""The tag of a code asset with the commit that it was published from first."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class LogPart:
     """Some bytes of a rank's log."""
 

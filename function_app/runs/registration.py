@@ -29,6 +29,7 @@ from function_app.registry.gate import (
     check_superseded,
     read_report,
 )
+from function_app.registry.passport import decision_members, with_passport
 from function_app.registry.promotion import current_model, promote
 from function_app.runs.admission import submit_again
 from function_app.runs.attempts import final_members
@@ -62,12 +63,10 @@ def settle_completed(run: RunRecord, services: RunServices, *, by: Actor, beaten
         challenged = _challenged(run, register, services)
         evidence["comparison"] = compared = _compared(challenged, run, report, register, services)
         registration = _registration(run, register.model, report, superseded, _closing(run, services))
-        parent = services.telemetry.below(place_of_run(run.dataset_version, run.run_id))
-        with services.telemetry.span(
-            "registered", parent, model=registration.name, model_version=registration.version
-        ):
-            services.models.register(registration)
         why_not = _why_not_promoted(register, compared, superseded)
+        decision = decision_members(register, evidence, why_not, superseded)
+        registration = with_passport(registration, run, report, decision, services)
+        _register(registration, run, services)
         evidence |= _promoted(registration, run, challenged, why_not, services)
     except (GateError, SubmissionRefusedError) as error:
         blamed = error.failure_class if isinstance(error, GateError) else None
@@ -84,6 +83,12 @@ def settle_completed(run: RunRecord, services: RunServices, *, by: Actor, beaten
     text = "; ".join([f"{text}, promoted" if evidence["promoted"] else text, *evidence_in_words(evidence)])
     run = run if superseded is None else replace(run, reason=f"trained on superseded data: {superseded}")
     return _settled(run, RunState.REGISTERED, text, services, by=by, report=report, **members)
+
+
+def _register(registration: ModelRegistration, run: RunRecord, services: RunServices) -> None:
+    parent = services.telemetry.below(place_of_run(run.dataset_version, run.run_id))
+    with services.telemetry.span("registered", parent, model=registration.name, model_version=registration.version):
+        services.models.register(registration)
 
 
 def _stated(evidence: Mapping[str, Any]) -> dict[str, Any]:

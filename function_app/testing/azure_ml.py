@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from function_app.domain.errors import MetricsUnreadableError, SubmissionRefusedError
 from function_app.domain.failures import NAME_TAKEN, NOT_PUBLISHED
 from function_app.domain.jobs import (
+    JobAssets,
     JobSpec,
     JobStatus,
     LogPart,
@@ -40,6 +41,10 @@ class MemoryJobs:
     """Where set, asking for metrics raises it."""
     refusal: str | None = None
     """Where set, every submission raises it."""
+    known_assets: JobAssets = field(
+        default_factory=lambda: JobAssets(image=f"registry.example/training@sha256:{'1' * 64}", commit="2" * 40)
+    )
+    """What is known of every job's environment and code."""
     deleted_computes: set[str] = field(default_factory=set)
     """Missing computes; all others exist."""
     unpublished: set[str] = field(default_factory=set)
@@ -92,6 +97,11 @@ class MemoryJobs:
     def has_compute(self, name: str) -> bool:
         """See JobService."""
         return name not in self.deleted_computes
+
+    def assets(self, spec: JobSpec) -> JobAssets:
+        """See JobService."""
+        del spec
+        return self.known_assets
 
     def log_tail(self, name: str, *, max_bytes: int) -> str | None:
         """See JobService."""

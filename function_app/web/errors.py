@@ -34,6 +34,7 @@ from function_app.domain.errors import (
     VersionNotWholeError,
     VersionQuarantinedError,
 )
+from function_app.domain.passports import PassportError
 from function_app.web.bodies import NOT_UNICODE, Problem, ProblemPart
 from function_app.web.routes import router
 from shared.errors import LandfallError
@@ -62,6 +63,7 @@ STATUSES: dict[type[LandfallError], tuple[int, str]] = {
     ScriptRefusedError: (422, "script_refused"),
     ConfigurationError: (422, "configuration"),
     LedgerConflictError: (409, "conflict"),
+    PassportError: (409, "passport_unreadable"),
     ReplayRefusedError: (409, "replay_refused"),
     ServiceUnavailableError: (503, "service_unavailable"),
 }

@@ -9,14 +9,17 @@ from typing import Annotated, Any, Literal, Self
 from urllib.parse import quote, urlencode
 
 from fastapi import Path, Query
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from function_app.domain.errors import NotFoundError
+from function_app.domain.passports import CheckResult, PassportCheck, PassportError
 from function_app.domain.records import DatasetVersion, Generation, RunRecord, ShardRecord, ShardState
 from function_app.domain.run_states import RunState
 from function_app.explain.overview import MAX_MODEL_RUNS, MAX_MODEL_VERSIONS, Model, models
 from function_app.explain.run_description import MAX_EPOCHS, measured_epochs
+from function_app.registry.passport import find_passport
 from function_app.registry.promotion import current_model, promote_by_person, registered_version
+from function_app.registry.verification import verify
 from function_app.services import Services
 from function_app.web.bodies import PipelinesBody, ReasonBody, RunBody
 from function_app.web.routes import RUN_ID, AppServices, DatasetName, RunId, VersionName, refusals
@@ -95,6 +98,53 @@ class RegisteredVersionBody(ModelVersionBody):
 
     name: str
     is_current: bool
+
+
+class PassportBody(BaseModel):
+    """What a model version was made of, signed by a digest over itself; docs/registry.md says what each part has."""
+
+    model_config = ConfigDict(extra="allow")
+
+    format_version: int
+    model: dict[str, Any]
+    data: dict[str, Any]
+    job: dict[str, Any]
+    code: dict[str, Any]
+    environment: dict[str, Any]
+    run: dict[str, Any]
+    evidence: dict[str, Any]
+    metrics: dict[str, Any]
+    decision: dict[str, Any]
+    digest: str = Field(description="SHA-256 over canonical JSON of everything else; a tag of the model has it too.")
+
+
+class PassportCheckBody(BaseModel):
+    """One statement of a passport, recomputed or not."""
+
+    name: str
+    result: CheckResult
+    text: str = Field(description="What was recomputed from what, or why it cannot be.")
+    expected: str | None = Field(description="What the passport says, where the two differ.")
+    found: str | None
+
+
+class VerificationBody(BaseModel):
+    """What of a passport was recomputed, and whether it agrees."""
+
+    name: str
+    version: str
+    agrees: bool = Field(description="Whether nothing differs.")
+    checks: list[PassportCheckBody]
+
+    @classmethod
+    def of(cls, name: str, version: str, checks: list[PassportCheck]) -> Self:
+        """Return the body of checks."""
+        return cls(
+            name=name,
+            version=version,
+            agrees=all(check.result is not CheckResult.DIFFERS for check in checks),
+            checks=[PassportCheckBody(**vars(check)) for check in checks],
+        )
 
 
 class CurrentModelBody(BaseModel):
@@ -265,6 +315,24 @@ def registered_model_version(
     is_current = current is not None and current.version == version
     own = {**ModelVersionBody.of(run).model_dump(), "version": version}
     return RegisteredVersionBody(name=name, is_current=is_current, **own)
+
+
+@router.get("/models/{name}/versions/{version}/passport", responses=refusals(404, 409, 422))
+def passport(name: ModelName, version: ModelVersionName, services: AppServices) -> PassportBody:
+    """Show the passport of a version: from the events of its shards to the decision to register it."""
+    found, _ = find_passport(name, version, services)
+    try:
+        return PassportBody.model_validate(found)
+    except ValidationError as error:
+        raise PassportError(
+            f"the stored passport of {name}:{version} lacks members: {error.error_count()}"
+        ) from error
+
+
+@router.get("/models/{name}/versions/{version}/verification", responses=refusals(404, 409, 422))
+def verification(name: ModelName, version: ModelVersionName, services: AppServices) -> VerificationBody:
+    """Recompute what the passport of a version says, and say what differs. It may take seconds."""
+    return VerificationBody.of(name, version, verify(name, version, services))
 
 
 @router.post("/models/{name}/versions/{version}/promote", responses=refusals(404, 409, 422))

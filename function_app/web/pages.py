@@ -18,6 +18,7 @@ from starlette.responses import Response
 
 from function_app.domain.errors import NotFoundError, ProblemsError
 from function_app.domain.option_sweeps import MAX_RUNS
+from function_app.domain.passports import DIGEST, PASSPORT_TAG, Passport, PassportError, own_digest, to_text
 from function_app.domain.records import DatasetVersion
 from function_app.domain.run_states import SETTLED
 from function_app.explain.description import describe_version
@@ -31,13 +32,17 @@ from function_app.explain.run_files import studio_page, tensorboard_files
 from function_app.explain.spending import spending
 from function_app.ingest.completeness import SplitDescription
 from function_app.planning.predictions import expected, outcome_of
+from function_app.registry.passport import find_passport
+from function_app.registry.promotion import current_model, registered_version
+from function_app.registry.verification import verify as verification
 from function_app.runs.option_sweeps import compare, read_sweep
 from function_app.runs.requests import asked_version
 from function_app.services import Services
 from function_app.web.bodies import PipelinesBody
 from function_app.web.drawing import MAX_COMPARED_EPOCHS, charts, compared_charts, plan_charts, shard_grid
 from function_app.web.errors import STATUSES
-from function_app.web.rendering import STATIC, histogram, page, static_file
+from function_app.web.lists import ModelName, ModelVersionName
+from function_app.web.rendering import HEADERS, STATIC, histogram, page, static_file
 from function_app.web.routes import DatasetName, Rank, RunId, VersionName
 from function_app.web.sign_in import Person, Role, SignInError, signed_in
 from function_app.web.sweeps import ComparedId, OptionSweepBody
@@ -56,6 +61,7 @@ MAX_REJECTED = 100
 MAX_CHOICES = 20
 MAX_DAYS = 366
 MAX_SPENT = 200
+MAX_LISTED_SHARDS = 1000
 MANY_SHARDS = 1000
 """The ledger reads so many with one request. A page of more comes without them, and asks for them itself."""
 
@@ -226,6 +232,55 @@ def costs_page(view: PageView, days: Annotated[int, Query(ge=1, le=MAX_DAYS)] = 
 def models_page(view: PageView) -> Response:
     """Show the registered models, current and previous, with what each was trained on."""
     return view.show("models.html", is_live=True, models=models(view.services))
+
+
+@pages.get("/models/{model}/{version}")
+def model_version_page(
+    model: ModelName, version: ModelVersionName, view: PageView, *, verify: bool = False
+) -> Response:
+    """Show a registered version: the decision with its evidence, and its passport, recomputed if asked for."""
+    services = view.services
+    named, current = registered_version(model, version, services), current_model(model, services.ledger)
+    run = services.ledger.run(named.run_id)
+    if run is None:
+        raise NotFoundError(f"run {named.run_id}, which trained version {version} of model {model}, is not on record")
+    passport, problem = _passport(model, version, services)
+    standings = {current.version: "current"} if current else {}
+    if current and current.previous:
+        standings.setdefault(current.previous.version, "previous")
+    return view.show(
+        "model_version.html",
+        is_live=False,
+        name=model,
+        version=version,
+        run=run,
+        standing=standings.get(version),
+        intervals=run.evidence.get("intervals") or {},
+        passport=passport,
+        problem=problem,
+        decision=passport["decision"] if passport else None,
+        checks=verification(model, version, services) if verify and passport else None,
+        most=MAX_LISTED_SHARDS,
+    )
+
+
+def _passport(model: str, version: str, services: Services) -> tuple[Passport | None, str | None]:
+    """Return a passport if it is as it was written, otherwise why none is shown."""
+    try:
+        passport, registration = find_passport(model, version, services)
+    except (NotFoundError, PassportError) as error:
+        return None, str(error)
+    if {own_digest(passport)} != {passport[DIGEST], registration.tags[PASSPORT_TAG]}:
+        return None, f"It was changed since it was written. What differs: landfall verify {model}:{version}"
+    return passport, None
+
+
+@pages.get("/models/{model}/{version}/passport")
+def passport_file(model: ModelName, version: ModelVersionName, view: PageView) -> Response:
+    """Return a passport as it is stored, to be saved."""
+    passport, _ = find_passport(model, version, view.services)
+    named = {"Content-Disposition": f'attachment; filename="passport-{model}-{version}.json"'}
+    return Response(to_text(passport), media_type="application/json", headers={**HEADERS, **named})
 
 
 @pages.get("/pipelines")

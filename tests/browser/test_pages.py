@@ -63,6 +63,7 @@ def busy_world() -> tuple[World, RunRecord]:
 def test_every_page_is_for_everybody(browser: Browser) -> None:
     """Axe finds nothing and the console is silent, at three widths, light and dark."""
     world, run = busy_world()
+    registered = next(run for run in world.ledger.runs() if run.model_version is not None)
     pages = {
         "overview": "/",
         "version": "/datasets/digits/v3",
@@ -74,6 +75,7 @@ def test_every_page_is_for_everybody(browser: Browser) -> None:
         "confirm": f"/runs/{run.run_id}/cancel",
         "costs": "/costs",
         "models": "/models",
+        "model-version": f"/models/digits-cnn/{registered.model_version}?verify=true",
         "pipelines": "/pipelines",
         "dead-letters": "/dead-letters",
     }

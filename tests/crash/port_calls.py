@@ -89,7 +89,7 @@ READS: Mapping[str, frozenset[str]] = {
     "RejectedCopies": frozenset(),
     "DocumentStore": frozenset({"read"}),
     "RequestQueue": frozenset(),
-    "JobService": frozenset({"status", "log_tail", "log_part", "logged_metrics", "ours", "has_compute"}),
+    "JobService": frozenset({"status", "log_tail", "log_part", "logged_metrics", "ours", "has_compute", "assets"}),
     "ModelRegistry": frozenset({"find"}),
     "Notifier": frozenset(),
     # it deletes a message only when the ledger has it: after a death before that, the message is still there

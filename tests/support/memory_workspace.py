@@ -17,17 +17,19 @@ class MemoryWorkspace:
         """Remember the VM sizes of clusters that are there before publishing."""
         self.sizes = dict(sizes or {})
         self.codes: dict[tuple[str, str], list[str]] = {}
+        self.commits: dict[tuple[str, str], str | None] = {}
         self.environments: dict[tuple[str, str], str] = {}
         self.conda_files: dict[tuple[str, str], str | None] = {}
         self.files: dict[tuple[str, str], list[str]] = {}
         self.datastores: dict[str, tuple[str, str]] = {}
         self.clusters: dict[str, WantedCluster] = {}
 
-    def ensure_code(self, name: str, version: str, folder: Path) -> bool:
-        """Keep the paths of the folder's files."""
+    def ensure_code(self, name: str, version: str, folder: Path, *, commit: str | None) -> bool:
+        """Keep the paths of the folder's files, and the commit."""
         if (name, version) in self.codes:
             return False
         self.codes[name, version] = sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
+        self.commits[name, version] = commit
         return True
 
     def ensure_environment(self, name: str, version: str, *, image: str, conda_file: str | None = None) -> bool:

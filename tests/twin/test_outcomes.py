@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
+from azure.storage.blob import BlobServiceClient
 
 from cli.demo.following import TOPIC, WEBHOOK
 from local_azure.processes import wait_until
+from tests.support.terminal import landfall
 from tests.support.twin import WITHIN_S, TwinUnderTest
 from tests.twin.shards import shard, whole_version
 
@@ -52,6 +55,31 @@ def test_a_registered_run_says_what_it_ran_on_and_reached(twin: TwinUnderTest) -
         run["metrics"],
         bool(run["model_version"]),
     )
+
+
+def test_the_passport_of_a_registered_model_agrees_until_a_byte_changes(
+    twin: TwinUnderTest, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With what was published to Azure ML, and with what storage has; `landfall verify` says what differs."""
+    twin.upload("steady/passport", whole_version())
+    run = twin.await_settled("steady/passport")
+    places = twin.twin.places
+    model = f"{run['model_name']}:{run['model_version']}"
+    asked = ("verify", model, "--url", places.functions_url, "--key", places.secrets.function_key, "--json")
+    code, out, error = landfall(capsys, *asked)
+    results = {check["name"]: check["result"] for check in json.loads(out)["checks"]}
+    assert (0, "") == (code, error), out
+    named = ("digest over itself", "tag of the model", "shards in storage", "run on record", "environment and code")
+    assert {"ok"} == {results[name] for name in named}
+    passport = twin.api.get(f"/api/models/{run['model_name']}/versions/{run['model_version']}/passport")
+    commit, image = passport["code"]["commit"], passport["environment"]["image_digest"]
+    assert (True, "sha256:") == (commit is None or len(commit.removesuffix("-dirty")) == 40, image[:7])
+    with BlobServiceClient.from_connection_string(places.host_connection) as host:
+        report = host.get_blob_client("runs", passport["evidence"]["report"]["path"])
+        report.upload_blob(report.download_blob().readall() + b" ", overwrite=True)
+    code, out, _ = landfall(capsys, *asked)
+    differing = [check["name"] for check in json.loads(out)["checks"] if check["result"] == "differs"]
+    assert (1, ["evidence files"]) == (code, differing)
 
 
 def await_state(twin: TwinUnderTest, dataset_version: str, *states: str) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from function_app.adapters.azure_ml_pace import Pace
 from function_app.config.clusters import Clusters
 from function_app.config.pipeline_files import parse_clusters, read_script
 from function_app.config.pipelines import Attempts, Watch
+from function_app.domain.jobs import COMMIT_TAG
 from function_app.domain.records import RunRecord
 from function_app.sweep.sweep import run_sweep
 from local_azure.azurite import Azurite
@@ -160,7 +161,8 @@ def _publish(emulator: AzureMl, connection: str, account: str) -> None:
         container.upload_blob("src/training_job/train.py", TRAINING)
         for name in ("landfall", "runs"):
             service.create_container(name)
-        code = {"properties": {"codeUri": f"{container.url}/src", "isAnonymous": False}}
+        tags = {COMMIT_TAG: "2" * 40}
+        code = {"properties": {"codeUri": f"{container.url}/src", "isAnonymous": False, "tags": tags}}
     emulator.put("codes/contract/versions/1", code).raise_for_status()
     for name, container_name in DATASTORES.items():
         properties = {

@@ -113,6 +113,12 @@ def test_a_job_whose_files_are_not_published_is_refused_with_the_fix(
     assert ("404/NotPublished", None) == (refused.value.code, bench.jobs.status(spec.name))
 
 
+def test_the_assets_of_a_job_name_image_and_commit(bench: Bench) -> None:
+    """As they were published: the environment names the image, and a tag of the code the commit."""
+    found = bench.jobs.assets(job_spec())
+    assert ("2" * 40, True) == (found.commit, "/" in str(found.image))
+
+
 def test_a_canceled_job_ends_canceled(bench: Bench) -> None:
     """Asking is enough; the end comes by itself."""
     spec = job_spec()

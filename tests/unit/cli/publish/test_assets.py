@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -166,6 +167,32 @@ def test_changed_code_has_another_digest(tmp_path: Path, change: str) -> None:
     script = pipelines / "scripts" / "mine.py"
     script.write_text("print('other')") if change == "content" else script.rename(script.with_name("other.py"))
     assert before != code_version(collect_code(root, pipelines))
+
+
+def test_the_code_is_published_with_the_commit_that_has_it(publication: Publication) -> None:
+    """With a mark where a file is not as it is there, and without one where the folder is no clone."""
+    root = publication.root
+
+    def commits() -> list[str | None]:
+        workspace = MemoryWorkspace()
+        publish(publication, workspace, lambda _line: None)
+        return list(workspace.commits.values())
+
+    def git(*arguments: str) -> str:
+        own = ["-c", "user.name=n", "-c", "user.email=e", "-c", "commit.gpgsign=false"]
+        ended = subprocess.run(["git", "-C", str(root), *own, *arguments], check=True, capture_output=True, text=True)
+        return ended.stdout.strip()
+
+    assert [None] == commits()
+    git("init", "--quiet")
+    git("add", "shared", "training_job")
+    git("commit", "--quiet", "--message", "first")
+    head = git("rev-parse", "HEAD")
+    assert [head] == commits()
+    (root / "notes.txt").write_text("not published")
+    assert [head] == commits()
+    (root / "shared" / "a.py").write_text("changed = True")
+    assert [f"{head}-dirty"] == commits()
 
 
 def test_the_version_says_which_contracts_the_code_speaks(tmp_path: Path) -> None:

@@ -135,6 +135,8 @@ def test_the_api_describes_itself() -> None:
         ("/api/datasets/{dataset}/{version}", "get"),
         ("/api/datasets/{dataset}/{version}/release", "post"),
         ("/api/models/{name}/versions/{version}", "get"),
+        ("/api/models/{name}/versions/{version}/passport", "get"),
+        ("/api/models/{name}/versions/{version}/verification", "get"),
         ("/api/models/{name}/versions/{version}/promote", "post"),
         ("/api/spending", "get"),
         ("/api/doctor", "get"),

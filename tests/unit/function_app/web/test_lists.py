@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -69,6 +70,27 @@ def test_models_are_listed_with_the_runs_that_made_them() -> None:
     assert (404, "not_found") == error(call(world, "GET", "/api/models/other"))
     names = {query: len(call(world, "GET", f"/api/models?{query}").json()["models"]) for query in MODEL_FILTERS}
     assert MODEL_FILTERS == names
+
+
+def test_a_passport_is_there_for_each_version_that_was_registered() -> None:
+    """As it is stored; what was recomputed of it; and a problem where there is none, or it cannot be read."""
+    world = World()
+    run = world.finish(world.upload_version())
+    path = f"/api/models/digits-cnn/versions/{run.model_version}"
+    passport = call(world, "GET", f"{path}/passport").json()
+    [stored] = [text for name, text in world.run_outputs.documents.items() if "/passport/" in name]
+    assert (json.loads(stored), run.run_id) == (passport, passport["run"]["run_id"])
+    found = call(world, "GET", f"{path}/verification").json()
+    assert (True, {"ok", "not recomputed"}) == (found["agrees"], {check["result"] for check in found["checks"]})
+    for page in ("passport", "verification"):
+        other = call(world, "GET", f"/api/models/digits-cnn/versions/7/{page}")
+        assert (404, "not_found", "model digits-cnn has no version 7") == (*error(other), other.json()["detail"])
+    [name] = [name for name in world.run_outputs.documents if "/passport/" in name]
+    world.run_outputs.documents[name] = stored.replace(b'"val_accuracy": 0.97', b'"val_accuracy": 0.98')
+    assert False is call(world, "GET", f"{path}/verification").json()["agrees"]
+    for damaged in (b"{", b'{"format_version": 1, "digest": "0", "model": []}'):
+        world.run_outputs.documents[name] = damaged
+        assert (409, "passport_unreadable") == error(call(world, "GET", f"{path}/passport"))
 
 
 MODEL_FILTERS = {"dataset=digits": 1, "dataset=letters": 0, "after=digits": 1, "after=digits-cnn": 0}

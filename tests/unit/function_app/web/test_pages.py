@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 
@@ -18,6 +19,7 @@ from function_app.web.rendering import STATIC
 from shard_validation import Reason, ReasonCode
 from shared.progress import Progress
 from tests.support.world import ALL_SHARDS, VERSION, World
+from tests.unit.function_app.registry.test_challenge import challenge, results
 from tests.unit.function_app.web.client import look
 
 HOSTILE = "<script>alert(1)</script>\x1b[31m\u202ered"
@@ -183,13 +185,61 @@ def test_models_are_shown_with_what_they_were_trained_on() -> None:
     second = world.finish(world.train(version="v2"))
     failed = world.finish(world.train(version="v3"), "Canceled")
     page = look(world, "/models").text
-    newest, current = page.index(f">{second.model_version}<"), page.index(f"{first.model_version}, the current one")
+    newest, current = (
+        page.index(f">{second.model_version}<"),
+        page.index(f">{first.model_version}</a>, the current one"),
+    )
     assert newest < current
     assert f"not compared with version {first.model_version}, the current one" in page
     assert f"/models/digits-cnn/{second.model_version}/promote" in page
     assert "val accuracy 0.97" in texts(page)
     assert 'href="/datasets/digits/v2"' in page
     assert failed.run_id not in page
+
+
+def test_a_model_version_is_shown_with_its_decision_and_passport() -> None:
+    """Current or previous, the interval in words, what may be done, links to run and data, and the passport."""
+    world = challenge(results(396), 0.99)
+    second, first = world.ledger.runs()
+    path = f"/models/digits-cnn/{second.model_version}"
+    assert f'href="{path}"' in look(world, "/models").text
+    page = look(world, path).text
+    seen = texts(page)
+    passport = json.loads(look(world, f"{path}/passport").text)
+    for words in ("the current version", "val accuracy is at least 0.95", passport["digest"], "2" * 40):
+        assert words in seen, words
+    assert second.evidence["comparison"]["words"] in seen
+    low, high = second.evidence["intervals"]["val_accuracy"][1:]
+    assert f"between {low:.4g} and {high:.4g}" in seen
+    for link in (
+        "/datasets/digits/v1",
+        f"/runs/{second.run_id}",
+        f"{path}/passport",
+        f"{path}?verify=true#verification",
+    ):
+        assert f'href="{link}"' in page, link
+    assert f"{path}/promote" not in page
+    before = look(world, f"/models/digits-cnn/{first.model_version}").text
+    assert "the version that was current before" in texts(before)
+    assert f"/models/digits-cnn/{first.model_version}/promote" in before
+    assert "Nothing that was recomputed differs" in texts(look(world, f"{path}?verify=true").text)
+    assert 404 == look(world, "/models/digits-cnn/7").status_code
+
+
+def test_a_passport_that_was_changed_is_not_shown() -> None:
+    """The page says so, and shows what the ledger has."""
+    world = World()
+    run = world.finish(world.upload_version())
+    path = f"/models/digits-cnn/{run.model_version}"
+    [name] = [name for name in world.run_outputs.documents if "/passport/" in name]
+    stored = world.run_outputs.documents[name]
+    world.run_outputs.documents[name] = stored.replace(b'"num_records": 11', b'"num_records": 12', 1)
+    seen = texts(look(world, path).text)
+    assert "It was changed since it was written" in seen
+    assert json.loads(stored)["digest"] not in seen
+    assert "val accuracy 0.97" in seen
+    del world.run_outputs.documents[name]
+    assert f"there is no {name}" in texts(look(world, f"{path}?verify=true").text)
 
 
 def test_the_cost_of_a_run_that_trains_grows_with_the_time() -> None:

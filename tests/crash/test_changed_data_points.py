@@ -210,7 +210,7 @@ def test_data_that_change_at_any_call_lead_to_one_model_of_the_last_content(what
 
 def test_the_calls_include_each_comparison_and_what_follows_from_it() -> None:
     """Between them the data change: before a closing, a submission, a start and a registration."""
-    effects = ("list@stored_shards._stored", "submit@submission.submit_run", "register@registration.settle_completed")
+    effects = ("list@stored_shards._stored", "submit@submission.submit_run", "register@registration._register")
     points = undisturbed()
     assert (4, 1, 1) == tuple(points.count(point) for point in effects)
     order = [effects.index(point) for point in points if point in effects]

@@ -56,7 +56,7 @@ HTTP = "http"
 
 
 def _services(request: Request) -> Services:
-    build: Callable[[], Services] = request.app.state.services
+    build: Callable[[], Services] = request.state.services
     return build()
 
 

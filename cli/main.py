@@ -109,6 +109,7 @@ COMMANDS = {
     "pipelines": LazyCommand("cli.remote.status", "pipelines", "List pipelines and their problems."),
     "compare": LazyCommand("cli.remote.sweeps", "compare", "Show runs side by side."),
     "verify": LazyCommand("cli.remote.passports", "verify", "Recompute what a model's passport says."),
+    "register": LazyCommand("cli.remote.models", "register", "Register a model that the gate did not register."),
     "promote": LazyCommand("cli.remote.models", "promote", "Make a version of a model the current one."),
     "release": LazyCommand("cli.remote.runs", "release", "Lift the hold on a dataset version."),
     "cancel": LazyCommand("cli.remote.runs", "cancel", "Cancel a run."),

@@ -48,7 +48,7 @@ class ModelArgument(click.ParamType[tuple[str, str | None]]):
     "--file",
     "file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Verify a passport in a file, without a function app: what follows from the passport alone.",
+    help="Verify a passport in a file, without a function app: what follows from the passport alone (default: none).",
 )
 @as_json_option
 @function_app_options

@@ -15,7 +15,7 @@ from typing import Any
 
 from function_app.config.registration import Register
 from function_app.domain.errors import DocumentTooLargeError, NotFoundError, SubmissionRefusedError
-from function_app.domain.jobs import JobAssets, ModelRegistration, report_path, spec_from_json
+from function_app.domain.jobs import JobAssets, ModelRegistration, model_folder, report_path, spec_from_json
 from function_app.domain.passports import (
     DIGEST,
     FORMAT_VERSION,
@@ -75,6 +75,22 @@ def decision_members(
     }
 
 
+def override_members(evidence: Mapping[str, Any], *, by: str, why: str, gate: str | None) -> dict[str, Any]:
+    """Return the decision of a person who registers what the gate did not, for a passport."""
+    return {
+        "by": by,
+        "outcome": "registered",
+        "promote": False,
+        "not_promoted_because": "a person registered it",
+        "superseded": None,
+        "require": [],
+        "compare": None,
+        "comparison": evidence.get("comparison"),
+        "intervals": evidence.get("intervals") or {},
+        "override": {"why": why, "gate": gate},
+    }
+
+
 def passport_path(run: RunRecord, digest: str) -> str:
     """Return the path of a passport in the runs container: beside the folders of the run's model and report."""
     folder = report_path(spec_from_json(run.spec)).rpartition("/")[0].rpartition("/")[0]
@@ -83,8 +99,7 @@ def passport_path(run: RunRecord, digest: str) -> str:
 
 def model_file_path(run: RunRecord, name: str) -> str:
     """Return the path of a file of a run's model in the runs container."""
-    folder = spec_from_json(run.spec).outputs["model"]["uri"].partition("/paths/")[2].rstrip("/")
-    return f"{folder}/{name}"
+    return f"{model_folder(spec_from_json(run.spec))}/{name}"
 
 
 def find_passport(model: str, version: str, services: RunServices) -> tuple[Passport, ModelRegistration]:

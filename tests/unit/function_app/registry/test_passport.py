@@ -27,7 +27,8 @@ from function_app.registry import passport as passports
 from function_app.registry.gate import read_report
 from function_app.registry.passport import find_passport, model_file_path, passport_path, with_passport
 from function_app.registry.verification import verify
-from tests.support.world import TRAIN_SHARDS, World, shard_content
+from function_app.runs.late_registration import register_later
+from tests.support.world import TRAIN_SHARDS, World, shard_content, unregistered
 from tests.unit.function_app.registry.test_challenge import challenge, newest, results
 
 WEIGHTS = b"weights"
@@ -189,6 +190,22 @@ def test_the_passport_of_a_challenger_has_the_comparison() -> None:
     compared = passport_of(world, run)["decision"]["comparison"]
     assert run.evidence["comparison"]["words"] == compared["words"]
     assert set() == differing(world, run)
+
+
+def test_the_passport_of_a_person_says_who_why_and_what_the_gate_had_decided() -> None:
+    """Its conditions do not hold, and everything else agrees."""
+    world, run = unregistered()
+    register_later(run.run_id, world.services, by="Ada", why="relabelled")
+    run = world.stands(run)
+    decision = passport_of(world, run)["decision"]
+    assert ("Ada", "relabelled", run.evidence["override"]["gate"], False) == (
+        decision["by"],
+        decision["override"]["why"],
+        decision["override"]["gate"],
+        decision["promote"],
+    )
+    assert set() == differing(world, run)
+    assert CheckResult.NOT_RECOMPUTED is outcome(world, run)["conditions"]
 
 
 def test_many_shards_are_in_the_manifest_that_the_passport_names(monkeypatch: pytest.MonkeyPatch) -> None:

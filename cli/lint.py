@@ -173,8 +173,8 @@ def _machine(name: str | None, pipeline: Path | None) -> Machine:
     return Machine.of_job(
         vm_size=name or loaded.machines.vm_size,
         environment=train.environment_variables,
-        arguments=(*train.file_flags, *train.arguments),
-        pass_paths=train.pass_paths,
+        arguments=(train.arguments,),
+        paths=train.paths_passed,
         registers=loaded.register_ is not None,
         distribution=train.distribution,
     )

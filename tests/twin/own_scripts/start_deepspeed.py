@@ -23,7 +23,7 @@ def main() -> None:
     launcher = [sys.executable, "-m", "deepspeed.launcher.runner", f"--hostfile={hosts}", "--no_ssh"]
     launcher += [f"--node_rank={os.environ['NODE_RANK']}", f"--master_addr={os.environ['MASTER_ADDR']}"]
     launcher += [f"--master_port={os.environ['MASTER_PORT']}", *sys.argv[1:]]
-    os.execv(sys.executable, launcher)  # noqa: S606
+    os.execv(sys.executable, launcher)  # noqa: S606 (this interpreter)
 
 
 if __name__ == "__main__":

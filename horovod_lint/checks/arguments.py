@@ -96,8 +96,6 @@ _ENDING = frozenset({"help", "version"})
 """Actions that print something and exit with status 0, as if the training had ended well."""
 _HOLDERS = (ast.If, ast.For, ast.While, ast.Try, ast.With, ast.Match, ast.IfExp)
 _ENDED = "landfall_ended"
-_SWITCH, _CONST = "store_true", "store_const"
-"""What argparse calls options without a value."""
 
 
 def _problem(view: View, *, is_strict: bool) -> str | None:
@@ -134,7 +132,7 @@ def _parser_of(view: View) -> _Parser:
         raise _UnknownError
     parser = _Parser(prog="script", usage="", add_help=False, argument_default=argparse.SUPPRESS)
     if constant_of(keyword_of(made[0], "add_help")) is not False:
-        parser.add_argument("-h", "--help", action=_CONST, const="--help", dest=_ENDED)
+        parser.add_argument("-h", "--help", action="store_const", const="--help", dest=_ENDED)
     for call in view.method_calls("add_argument"):
         _add(parser, view, call)
     return parser
@@ -150,11 +148,12 @@ def _add(parser: _Parser, view: View, call: ast.Call) -> None:
     own: dict[str, Any] = {}
     action = constant_of(stated.get("action")) if "action" in stated else "store"
     if action in _ENDING:
-        own = {"action": _CONST, "const": names[-1], "dest": _ENDED}
+        own["action"], own["const"], own["dest"] = "store_const", names[-1], _ENDED
     elif action in _SWITCHES:
-        own = {"action": _SWITCH, "required": constant_of(stated.get("required")) is True}
+        own["action"], own["required"] = "store_true", constant_of(stated.get("required")) is True
     elif action in _STORING:
-        own = {"action": action, **_storing(view, stated)}
+        own = _storing(view, stated)
+        own["action"] = action
         if names[0].startswith("-"):
             own["required"] = constant_of(stated.get("required")) is True
     else:

@@ -82,7 +82,7 @@ def describe_spending(spent: Mapping[str, Any], limit: int) -> Iterator[str]:
         yield f"… {spent['num_runs'] - limit:,} older ones: add --limit"
     if len(spent["datasets"]) > 1:
         for row in spent["datasets"]:
-            yield f"{row['dataset']}: {_spent(row['node_hours'], row['cost'] or None)}, runs: {row['num_runs']:,}"
+            yield f"{row['dataset']}: {_spent(row['node_hours'], row['cost'])}, runs: {row['num_runs']:,}"
     span = f"from {shown_time(spent['since'])} to {shown_time(spent['until'])}"
     if not spent["num_runs"]:
         yield f"No run had nodes {span}: no node-hours, no cost."

@@ -90,6 +90,7 @@ class RunPlan:
     """Date of prices and figures; None without ``prices.yaml``."""
     currency: str
     price_problems: tuple[str, ...]
+    """What is wrong with ``prices.yaml``, or that it is old."""
     body: Mapping[str, Any]
     """The body of the request to Azure ML."""
 
@@ -145,6 +146,7 @@ def _sizes(work: Work, kind: str, services: Services) -> dict[str, Any]:
     best = recommended(estimates)
     several = next((one for one in (own, best) if one is not None and one.num_nodes > 1), None)
     ended = [run for run in runs if outcome_of(run) is not None]
+    age = facts.prices.age(services.clock().date()) if facts.prices else None
     return {
         "clusters": clusters,
         "estimates": estimates,
@@ -155,7 +157,7 @@ def _sizes(work: Work, kind: str, services: Services) -> dict[str, Any]:
         "outcomes": tuple(ended[:MAX_OUTCOMES]),
         "as_of": facts.prices.as_of.isoformat() if facts.prices else None,
         "currency": facts.prices.currency if facts.prices else "",
-        "price_problems": facts.problems,
+        "price_problems": (*facts.problems, *([age] if age else [])),
     }
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from function_app.domain.option_sweeps import ENDED
 from function_app.domain.records import RunRecord
 from function_app.registry.gate import GateError, read_report
-from function_app.runs.attempts import attempts_of, spent_cost, spent_node_hours
+from function_app.runs.attempts import attempts_of, known_cost, spent_node_hours
 from function_app.services import RunServices
 
 MAX_METRICS = 20
@@ -74,7 +74,7 @@ def _row(run: RunRecord, options: Mapping[str, str], services: RunServices) -> C
         epochs=epochs,
         trained_s=hours / max(1, run.num_nodes) * 3600,
         node_hours=hours,
-        cost=(spent_cost(pipeline, spent) or None) if pipeline else None,
+        cost=known_cost(pipeline, spent),
     )
 
 

@@ -146,7 +146,7 @@ class PlanBody(BaseModel):
     throughput: str = Field(description="Where the figures come from.")
     as_of: str | None = Field(description="Date of prices and published figures; null without prices.yaml.")
     currency: str
-    price_problems: list[str] = Field(description="What is wrong with prices.yaml.")
+    price_problems: list[str] = Field(description="What is wrong with prices.yaml, or that it is old.")
     clusters: list[PlannedClusterBody]
     estimates: list[EstimateBody]
     own: EstimateBody | None = Field(description="As the pipeline's file says.")

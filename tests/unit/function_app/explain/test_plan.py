@@ -17,6 +17,7 @@ from function_app.planning.predictions import WRONG, outcome_of
 from tests.support.world import ALL_SHARDS, CLUSTERS, SIZES, TRAIN_SHARDS, World, own_script, read_pipeline
 from tests.support.world import PIPELINE as TEXT
 from tests.unit.function_app.planning.worlds import facts, planning_world, train_for
+from tests.unit.function_app.web.client import call, look
 
 
 def planned(world: World, version: str = "v1", **request: object) -> RunPlan:
@@ -262,10 +263,58 @@ def test_a_script_of_ones_own_has_a_plan_without_figures_then_with_those_of_its_
     assert (None, None) == (plan.own.steps, plan.own.run_s)
 
 
-def test_damaged_rows_and_prices_keep_no_run_from_being_submitted() -> None:
+DAMAGED: tuple[tuple[str, dict[str, object]], ...] = (
+    ("pace", {"record_s": "fast", "job_s": [], "start_s": None}),
+    ("pace", {"record_s": float("nan")}),
+    ("prediction", {"run_s": True, "vm_size": 7}),
+    ("prediction", {"run_low_s": None, "price": "dear"}),
+    ("spec", {"compute": None, "command": "python 'unclosed"}),
+)
+
+
+@pytest.mark.parametrize(("member", "damage"), DAMAGED)
+def test_damaged_rows_keep_no_run_from_being_submitted(member: str, damage: dict[str, object]) -> None:
+    """Nor the plan of the next one from being made."""
     world = planning_world()
-    world.upload_shards(*ALL_SHARDS)
-    world.overwrite_manifests(b"{}")
+    first = train_for(world, "v1", record_s=10.0)
+    damaged = {**getattr(first, member), **damage}
+    world.ledger.run_rows[first.run_id] = replace(world.stands(first), **{member: damaged})
+    world.upload_shards(*ALL_SHARDS, version="v2")
+    assert 200 == call(world, "GET", "/api/datasets/digits/v2/plan").status_code
+    assert 200 == look(world, "/datasets/digits/v2/plan").status_code
     world.serve_requests()
 
-    assert world.only_run().prediction == {} or world.only_run().submitted_at is None
+    second = next(run for run in world.ledger.runs() if run.run_id != first.run_id)
+    assert (True, True) == (second.run_id in world.jobs.submitted, second.submitted_at is not None)
+
+
+def test_a_damaged_manifest_leaves_a_plan_without_times() -> None:
+    world = whole()
+    world.overwrite_manifests(b"{}")
+    plan = planned(world)
+
+    assert ("the manifest cannot be read, so that nothing is known of the records",) == plan.validation
+    assert ({None}, None) == ({one.run_s for one in plan.estimates}, plan.recommended)
+
+
+def test_a_wrong_prices_yaml_costs_a_plan_its_prices_and_no_run_its_submission() -> None:
+    world = whole()
+    wrong = PlanFacts(clusters=facts().clusters, problems=("prices.yaml: as_of: is required",))
+    world.services = replace(world.services, plan_facts=wrong)
+    plan = planned(world)
+    world.serve_requests()
+
+    assert ((wrong.problems[0],), None, None) == (plan.price_problems, plan.as_of, plan.recommended)
+    assert world.only_run().submitted_at is not None
+
+
+def test_old_prices_are_said_to_be_old() -> None:
+    world = whole()
+    [old] = planned(world).price_problems
+    prices = facts().prices
+    assert prices is not None
+    fresh = prices.model_copy(update={"as_of": world.clock().date()})
+    world.services = replace(world.services, plan_facts=replace(facts(), prices=fresh))
+
+    assert "prices.yaml is 324 days old (as_of: 2025-12-31)" in old
+    assert () == planned(world).price_problems

@@ -74,6 +74,7 @@ def _clusters(plan: Mapping[str, Any]) -> Iterator[str]:
         cost = "without a price" if price is None else f"{price:,.2f} {plan['currency']} a node and hour"
         yield f"  {cluster['name']}{mark}: {cluster['vm_size']}, {cost}"
         yield f"    {cluster['network']}; {cluster['life_cycle']}"
+        yield f"    now: {cluster['now']}"
         yield f"    quota: {cluster['quota']}"
         for one in plan["estimates"]:
             if one["cluster"] == cluster["name"]:

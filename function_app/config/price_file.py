@@ -13,7 +13,6 @@ from function_app.config.prices import PRICES_FILE, PlanFacts, Prices
 from function_app.config.yaml_text import yaml_as_json
 from function_app.domain.errors import PipelineError
 
-
 ZONES = timedelta(days=1)
 """Where a day begins before it does in UTC, its date is not in the future."""
 

@@ -92,8 +92,8 @@ class Prices(Section):
         if days <= OLD_DAYS:
             return None
         return (
-            f"{PRICES_FILE} is {days:,} days old (as_of: {self.as_of}): compare it with the prices of your region and "
-            "contract, and write them with their date"
+            f"{PRICES_FILE} is {days:,} days old (as_of: {self.as_of}): compare it with the prices of your region "
+            "and contract, and write them with their date"
         )
 
     def price(self, vm_size: str, priority: str) -> float | None:

@@ -22,7 +22,8 @@ class PlannedClusterBody(BaseModel):
     priority: str
     network: str
     life_cycle: str
-    quota: str
+    quota: str = Field(description="Of its size in the region, or why it is not known.")
+    now: str = Field(description="Its nodes now, or why they are not known.")
     price_per_node_hour: float | None = Field(description="Null where neither clusters.yaml nor prices.yaml has it.")
 
     @classmethod
@@ -37,6 +38,7 @@ class PlannedClusterBody(BaseModel):
             network=plan.network,
             life_cycle=plan.life_cycle,
             quota=plan.quota,
+            now=plan.now,
             price_per_node_hour=plan.site.price,
         )
 

@@ -66,7 +66,10 @@ def test_a_file_of_ones_own_is_used(tmp_path: Path) -> None:
         (("2.5", "1e300"), "sizes.Standard_NC24ads_A100_v4.price_per_node_hour: must be less than or equal to 1"),
         (("2.5", '"2.5"'), "sizes.Standard_NC24ads_A100_v4.price_per_node_hour: must be a valid number, got '2.5'"),
         (("{price_per_node_hour: 2.5}", "2.5"), "sizes.Standard_NC24ads_A100_v4: must be"),
-        (("price_per_node_hour", "price_per_hour"), "price_per_hour: is unknown, got 2.5; did you mean price_per_node_hour?"),
+        (
+            ("price_per_node_hour", "price_per_hour"),
+            "price_per_hour: is unknown, got 2.5; did you mean price_per_node_hour?",
+        ),
         (("NC24ads_A100_v4", "NC25ads_A100_v4"), "must be an Azure VM size; did you mean Standard_NC24ads_A100_v4"),
         (
             ("\ngpus:", "\n  standard_nc24ads_a100_v4: {price_per_node_hour: 9}\ngpus:"),

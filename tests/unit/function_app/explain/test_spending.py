@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from function_app.explain.spending import spending
 from function_app.explain.run_description import describe_run
+from function_app.explain.spending import spending
 from function_app.runs.comparison import compared
 from tests.support.world import World
 from tests.unit.function_app.web.client import call, error, look

@@ -350,6 +350,10 @@ class DocumentStore(Protocol):
         """Return a document, None where there is none. Raises LandfallError where it is larger than allowed."""
         ...
 
+    def has_any(self, folder: str) -> bool:
+        """Whether there is a document in a folder, or in one below it."""
+        ...
+
 
 class RequestQueue(Protocol):
     """The queue ``training-requested``."""

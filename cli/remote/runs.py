@@ -188,6 +188,8 @@ def _afterwards(run: Mapping[str, Any]) -> Iterator[str]:
 def describe_evidence(run: Mapping[str, Any]) -> Iterator[str]:
     """Yield what the registration was decided on."""
     evidence = run.get("evidence", {})
+    if override := evidence.get("override"):
+        yield f"{override['by']} overrode the gate: {override['why']}"
     if run["state"] == "registered" and evidence.get("comparison"):
         yield f"evidence: {evidence['comparison']['words']}"
     if evidence.get("promoted"):

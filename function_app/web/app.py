@@ -25,9 +25,7 @@ MAX_BODY_BYTES = 64 << 10
 
 def build_web_app(services: Callable[[], Services]) -> ASGIApp:
     """Return the web app; requests call ``services`` when they need them, so a misconfigured app still answers."""
-    app = _api()
-    app.state.services = services
-    return Guard(RateLimited(app, services, caller=key_of, refusal=too_many))
+    return Guard(RateLimited(_api(), services, caller=key_of, refusal=too_many), services)
 
 
 @cache
@@ -36,7 +34,9 @@ def build_api_page() -> Response:
     return api_page(_api().openapi(), codes())
 
 
+@cache
 def _api() -> FastAPI:
+    """Return the API's routes, which know no services: they are built once, with the first request."""
     app = FastAPI(title="Landfall", version="0.1.0", openapi_url="/api/openapi.json", docs_url=None, redoc_url=None)
     app.include_router(router)
     add_error_handlers(app)
@@ -47,19 +47,23 @@ def _api() -> FastAPI:
 
 def build_pages_app(services: Callable[[], Services]) -> ASGIApp:
     """Return the app of the pages, which has no route of the API: the host asks for no key before it."""
+    return Guard(RateLimited(_pages(), services, caller=person_of, refusal=too_many_pages), services)
+
+
+@cache
+def _pages() -> FastAPI:
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
-    app.state.services = services
     app.include_router(pages)
     app.include_router(actions)
     add_page_errors(app)
-    return Guard(RateLimited(app, services, caller=person_of, refusal=too_many_pages))
+    return app
 
 
 class Guard:
-    """Outermost ASGI layer: refuses large bodies, and lets no exception reach the host."""
+    """Outermost ASGI layer: refuses large bodies, gives requests their services, lets no exception reach the host."""
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
+    def __init__(self, app: ASGIApp, services: Callable[[], Services]) -> None:
+        self._app, self._services = app, services
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -71,6 +75,7 @@ class Guard:
             refusal = error_answer(413, "body_too_large", f"the body is larger than {MAX_BODY_BYTES} bytes")
             await refusal(scope, receive, send)
             return
+        scope = {**scope, "state": {**scope.get("state", {}), "services": self._services}}
         try:
             await self._app(scope, _replay(body, receive), send)
         except Exception:  # noqa: BLE001 (Starlette answers with our error handler, and then raises again)

@@ -67,7 +67,7 @@ class View:
     """One request for a page: who asks, what for, and since when."""
 
     def __init__(self, request: Request) -> None:
-        build: Callable[[], Services] = request.app.state.services
+        build: Callable[[], Services] = request.state.services
         self._began_s = time.monotonic()
         self.services = build()
         self.person: Person = signed_in(request.headers, self.services.pages_sign_in)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,7 @@ def promises() -> list[list[str]]:
     return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
 
 
+@cache
 def slow_functions(path: str) -> dict[str, bool]:
     """Return the test functions of a module, and whether each is slow as a whole; none if the file is gone."""
     file = REPOSITORY / path

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -67,21 +68,30 @@ def run_python(
     )
 
 
-def _imports_in(path: Path) -> Iterator[Import]:
+@cache
+def _imports_in(path: Path) -> tuple[Import, ...]:
     name = path.relative_to(ROOT).as_posix()
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    late = {id(node) for scope in ast.walk(tree) if _runs_late(scope) for node in ast.walk(scope)}
-    for node in ast.walk(tree):
-        for module in _modules(node):
-            yield Import(
-                path=name, line=getattr(node, "lineno", 0), module=module, at_import_time=id(node) not in late
-            )
+    return tuple(
+        Import(path=name, line=getattr(node, "lineno", 0), module=module, at_import_time=not is_late)
+        for node, is_late in _statements(ast.parse(path.read_text(encoding="utf-8")))
+        for module in _modules(node)
+    )
+
+
+def _statements(tree: ast.Module) -> Iterator[tuple[ast.AST, bool]]:
+    """Yield each statement, and whether it runs later than the import of its file; no expression contains one."""
+    left: list[tuple[ast.AST, bool]] = [(tree, False)]
+    while left:
+        node, is_late = left.pop()
+        yield node, is_late
+        is_late = is_late or _runs_late(node)
+        left += [(child, is_late) for child in ast.iter_child_nodes(node) if not isinstance(child, ast.expr)]
 
 
 def _runs_late(node: ast.AST) -> bool:
     if isinstance(node, ast.If):
         return "TYPE_CHECKING" in ast.dump(node.test)
-    return isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+    return isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
 
 
 def _modules(node: ast.AST) -> list[str]:

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-PROGRAM = """#!{python}
+PROGRAM = """#!{python} -IS
 import json, pathlib, sys
 folder = pathlib.Path({folder!r})
 call = [{name!r}, *sys.argv[1:]]

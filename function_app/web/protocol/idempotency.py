@@ -35,7 +35,7 @@ async def answered_once(request: Request, act: Callable[[Request], Awaitable[Res
     key = request.headers.get("idempotency-key")
     if key is None or not _KEY.fullmatch(key):  # a malformed key is refused with the other headers
         return await act(request)
-    services = await run_in_threadpool(request.app.state.services)
+    services = await run_in_threadpool(request.state.services)
     body = await request.body()
     keyed = KeyedRequest(
         key=key,

@@ -33,7 +33,7 @@ _ACTION = re.compile(r".*\}/[a-z-]+")
 """Path of an action on a resource, whose own path ends with a parameter."""
 _TAG = re.compile(r'(W/)?("[^"]*")')
 _OK, _NOT_MODIFIED, _NOT_FOUND, _INVALID = 200, 304, 404, 422
-_CARRIED = ("type", "asgi", "http_version", "scheme", "server", "client", "root_path")
+_CARRIED = ("type", "asgi", "http_version", "scheme", "server", "client", "root_path", "state")
 """Members of a request's scope that the look at its resource has too."""
 
 

@@ -18,7 +18,8 @@ from cli.remote.runs import (
     listing,
 )
 from tests.support.terminal import landfall
-from tests.unit.cli.fake_function_app import served
+from tests.support.world import unregistered
+from tests.unit.cli.fake_function_app import served, serving
 
 Capture = pytest.CaptureFixture[str]
 RUN: dict[str, Any] = {"run_id": "landfall-x-a1", "state": "planned"}
@@ -315,6 +316,28 @@ def test_a_version_is_promoted_by_its_name(capsys: Capture) -> None:
         refused, _, error = landfall(capsys, "promote", "digits-cnn", "--url", url)
     assert (0, "Version 7 of model digits-cnn is the current one instead of version 3.\n") == (code, out)
     assert (2, True) == (refused, "is not MODEL:VERSION, such as digits-cnn:202611201200003818" in error)
+
+
+def test_a_model_is_registered_after_a_person_has_read_what_that_does(capsys: Capture) -> None:
+    """Without --confirmed it asks; a repeated command says which version there is."""
+    world, run = unregistered()
+    command = ("register", run.run_id, "--why", "known labels")
+    with serving(world) as url:
+        _, planned, _ = landfall(capsys, *command, "--dry-run", "--url", url)
+        refused = landfall(capsys, *command, "--url", url)  # there is no answer: standard input is empty
+        assert {} == world.models.registered
+        done = landfall(capsys, *command, "--confirmed", "--url", url)
+        again = landfall(capsys, *command, "--json", "--url", url)
+    name = f"digits-cnn:{world.stands(run).model_version}"
+    assert ("It is not promoted" in planned, "The gate decided not to" in refused[2], 1) == (True, True, refused[0])
+    assert (0, f"{name} is registered. To make it the current version: landfall promote {name}\n") == done[:2]
+    assert "known labels" == json.loads(again[1])["override"]["why"]
+
+
+def test_a_registration_needs_a_reason(capsys: Capture) -> None:
+    """Wrong usage, before anything is asked."""
+    code, _, error = landfall(capsys, "register", "landfall-x-a1", "--url", "http://127.0.0.1:1")
+    assert (2, True) == (code, "--why" in error)
 
 
 def test_the_versions_of_a_dataset_say_which_are_whole(capsys: Capture) -> None:

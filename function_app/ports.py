@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
+from function_app.domain.capacity import Capacity
 from function_app.domain.events import QueuedMessage, TrainingRequest
 from function_app.domain.jobs import JobAssets, JobSpec, JobStatus, LogPart, ModelRegistration
 from function_app.domain.records import (
@@ -394,6 +395,13 @@ class JobService(Protocol):
 
     def assets(self, spec: JobSpec) -> JobAssets:
         """Return what is known of a job's environment and code. Raises SubmissionRefusedError."""
+        ...
+
+    def capacity(self) -> Capacity:
+        """Return the workspace's clusters as they are now, and the region's quotas where the identity may read them.
+
+        What was found is kept for some seconds. Raises SubmissionRefusedError.
+        """
         ...
 
     def log_tail(self, name: str, *, max_bytes: int) -> str | None:

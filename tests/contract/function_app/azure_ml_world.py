@@ -19,7 +19,6 @@ from function_app.adapters.azure_ml_pace import Pace
 from function_app.config.clusters import Clusters
 from function_app.config.pipeline_files import parse_clusters, read_script
 from function_app.config.pipelines import Attempts, Watch
-from function_app.domain.jobs import COMMIT_TAG
 from function_app.domain.records import RunRecord
 from function_app.sweep.sweep import run_sweep
 from local_azure.azurite import Azurite
@@ -161,8 +160,7 @@ def _publish(emulator: AzureMl, connection: str, account: str) -> None:
         container.upload_blob("src/training_job/train.py", TRAINING)
         for name in ("landfall", "runs"):
             service.create_container(name)
-        tags = {COMMIT_TAG: "2" * 40}
-        code = {"properties": {"codeUri": f"{container.url}/src", "isAnonymous": False, "tags": tags}}
+        code = {"properties": {"codeUri": f"{container.url}/src", "isAnonymous": False}}
     emulator.put("codes/contract/versions/1", code).raise_for_status()
     for name, container_name in DATASTORES.items():
         properties = {

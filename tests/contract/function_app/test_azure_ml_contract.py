@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from function_app.adapters.azure_ml import WorkspaceClient
+from function_app.domain.capacity import ROLE_MISSING
 from function_app.domain.errors import SubmissionRefusedError
 from function_app.domain.jobs import ModelRegistration
 from function_app.testing.azure_ml import MemoryJobs
@@ -113,10 +114,10 @@ def test_a_job_whose_files_are_not_published_is_refused_with_the_fix(
     assert ("404/NotPublished", None) == (refused.value.code, bench.jobs.status(spec.name))
 
 
-def test_the_assets_of_a_job_name_image_and_commit(bench: Bench) -> None:
-    """As they were published: the environment names the image, and a tag of the code the commit."""
+def test_the_assets_of_a_job_name_its_image(bench: Bench) -> None:
+    """That of the environment, as it was published."""
     found = bench.jobs.assets(job_spec())
-    assert ("2" * 40, True) == (found.commit, "/" in str(found.image))
+    assert "/" in str(found.image)
 
 
 def test_a_canceled_job_ends_canceled(bench: Bench) -> None:
@@ -269,3 +270,11 @@ def test_a_compute_is_there_or_not(bench: Bench) -> None:
     if isinstance(bench.jobs, MemoryJobs):
         bench.jobs.deleted_computes.add("gone-cluster")
     assert [True, False] == [bench.jobs.has_compute(name) for name in ("cluster", "gone-cluster")]
+
+
+def test_clusters_are_seen_with_their_nodes_and_quotas_only_with_a_role(bench: Bench) -> None:
+    """The app's identity has a role on the workspace alone, which quotas do not belong to."""
+    found = bench.jobs.capacity()
+    assert ((), ROLE_MISSING) == (found.quotas, found.refusal)
+    if isinstance(bench, EmulatorBench):
+        assert (4, True) == (found.clusters["cluster"].max_nodes, 0 <= found.clusters["cluster"].num_nodes <= 4)

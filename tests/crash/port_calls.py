@@ -89,7 +89,9 @@ READS: Mapping[str, frozenset[str]] = {
     "RejectedCopies": frozenset(),
     "DocumentStore": frozenset({"read", "has_any"}),
     "RequestQueue": frozenset(),
-    "JobService": frozenset({"status", "log_tail", "log_part", "logged_metrics", "ours", "has_compute", "assets"}),
+    "JobService": frozenset(
+        {"status", "log_tail", "log_part", "logged_metrics", "ours", "has_compute", "assets", "capacity"}
+    ),
     "ModelRegistry": frozenset({"find"}),
     "Notifier": frozenset(),
     # it deletes a message only when the ledger has it: after a death before that, the message is still there

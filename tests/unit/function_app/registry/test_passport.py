@@ -24,6 +24,7 @@ from function_app.domain.passports import (
 )
 from function_app.domain.records import RunRecord
 from function_app.registry import passport as passports
+from function_app.registry.examples import examples_path
 from function_app.registry.gate import read_report
 from function_app.registry.passport import find_passport, model_file_path, passport_path, with_passport
 from function_app.registry.verification import verify
@@ -39,7 +40,7 @@ def registered() -> tuple[World, RunRecord]:
     world = World()
     run = world.upload_version()
     world.run_outputs.write(model_file_path(run, "saved_model/weights"), WEIGHTS)
-    world.run_outputs.write(passports.examples_path(run), results(384))
+    world.run_outputs.write(examples_path(run), results(384))
     stated = {"saved_model/weights": hashlib.sha256(WEIGHTS).hexdigest()}
     world.write_report(run, {"val_accuracy": 0.96}, details={"model_files": stated})
     world.jobs.become(run.run_id, "Completed")

@@ -11,7 +11,7 @@ from function_app.config.pipelines import Attempts
 from function_app.domain.capacity import Capacity
 from function_app.domain.errors import NotFoundError, ServiceUnavailableError
 from function_app.domain.events import TrainingRequest
-from function_app.domain.jobs import JobSpec, JobStatus, LogPart, spec_from_json
+from function_app.domain.jobs import JobAssets, JobSpec, JobStatus, LogPart, spec_from_json
 from function_app.domain.run_states import RunState
 from function_app.runs.requests import request_run
 from function_app.runs.submission import handle_request
@@ -201,6 +201,10 @@ class Unavailable:
     def ours(self) -> list[JobStatus]:
         """Time out."""
         raise ServiceUnavailableError("list the jobs of the workspace: Azure ML did not answer")
+
+    def assets(self, spec: JobSpec) -> JobAssets:
+        """Time out."""
+        raise ServiceUnavailableError(f"look at the assets of job {spec.name}: Azure ML did not answer")
 
     def has_compute(self, name: str) -> bool:
         """Time out."""

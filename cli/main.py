@@ -108,6 +108,7 @@ COMMANDS = {
     "datasets": LazyCommand("cli.remote.status", "datasets", "List datasets, or the versions of one."),
     "pipelines": LazyCommand("cli.remote.status", "pipelines", "List pipelines and their problems."),
     "compare": LazyCommand("cli.remote.sweeps", "compare", "Show runs side by side."),
+    "register": LazyCommand("cli.remote.models", "register", "Register a model that the gate did not register."),
     "promote": LazyCommand("cli.remote.models", "promote", "Make a version of a model the current one."),
     "release": LazyCommand("cli.remote.runs", "release", "Lift the hold on a dataset version."),
     "cancel": LazyCommand("cli.remote.runs", "cancel", "Cancel a run."),

@@ -157,6 +157,11 @@ class ApiClient:
         """Return the answer to a POST without a body."""
         return self._object("POST", path, headers={"Idempotency-Key": uuid.uuid4().hex})
 
+    def register(self, run_id: str, why: str, *, dry_run: bool = False) -> dict[str, Any]:
+        """Register the model of a run against the gate, or return what that would do."""
+        path, body = f"/api/runs/{quote(run_id, safe='')}/register", {"reason": why, "dryRun": dry_run}
+        return self._object("POST", path, json=body, headers={"Idempotency-Key": uuid.uuid4().hex})
+
     def _object(self, method: str, path: str, **request: Any) -> dict[str, Any]:
         response = self._answer(method, path, **request)
         if response.status_code == httpx.codes.NOT_MODIFIED and self._seen:

@@ -1,4 +1,4 @@
-"""``landfall models`` and ``promote``."""
+"""``landfall models``, ``promote`` and ``register``."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from urllib.parse import quote
 
 import click
 
-from cli.options import as_json_option, with_api
+from cli.options import RUN_ID, as_json_option, with_api
 from cli.remote.api_client import ApiClient, shown_time
+from cli.screen import answer
 
 _NAMED = re.compile(r"([A-Za-z0-9][A-Za-z0-9_.-]{0,254}):([A-Za-z0-9][A-Za-z0-9_.-]{0,254})", re.ASCII)
 
@@ -47,7 +48,7 @@ def models(client: ApiClient, name: str | None, *, as_json: bool) -> None:
     else:
         found = client.get(f"/api/models/{quote(name, safe='')}")
         listed = [found]
-    click.echo(json.dumps(found, indent=2) if as_json else "\n".join(describe_models(listed)))
+    answer(found, describe_models(listed), as_json=as_json)
 
 
 def describe_models(listed: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -78,3 +79,31 @@ def promote(client: ApiClient, target: tuple[str, str], *, as_json: bool) -> Non
         return
     instead = f" instead of version {current['previous']}" if current["previous"] else ""
     click.echo(f"Version {current['version']} of model {current['name']} is the current one{instead}.")
+
+
+@click.command(epilog="Example: landfall register landfall-digits-v1-1f3a9c2b7d5e-a1 --why relabelled")
+@click.argument("run_id", type=RUN_ID)
+@click.option("--why", required=True, metavar="TEXT", help="Why, for the evidence of the version (required).")
+@click.option("--dry-run", is_flag=True, help="Show what it would do, and change nothing.")
+@click.option("--confirmed", is_flag=True, help="Do it without asking (default: show what it does, then ask).")
+@as_json_option
+@with_api
+def register(client: ApiClient, run_id: str, *, why: str, dry_run: bool, confirmed: bool, as_json: bool) -> None:
+    """Register the model of a completed run that the gate did not register.
+
+    It first shows what it will do. The evidence of the version says that a person overrode the gate, and why. A run
+    that has a version keeps it, and the version is not promoted.
+    """
+    planned = client.register(run_id, why, dry_run=True)
+    if dry_run or planned["is_registered"]:
+        click.echo(json.dumps(planned, indent=2) if as_json else "\n".join(planned["steps"]))
+        return
+    if not confirmed:
+        click.echo("\n".join(planned["steps"]), err=True)
+        click.confirm("Register it?", abort=True, err=True)
+    found = client.register(run_id, why)
+    if as_json:
+        click.echo(json.dumps(found, indent=2))
+        return
+    named = f"{found['model_name']}:{found['model_version']}"
+    click.echo(f"{named} is registered. To make it the current version: landfall promote {named}")

@@ -272,6 +272,17 @@ class BlobDocumentStore:
             check_size(path, len(content), max_bytes)
         return content
 
+    def has_any(self, folder: str) -> bool:
+        """See DocumentStore. One operation."""
+        from azure.core.exceptions import ResourceNotFoundError
+
+        with storage_errors(f"list {self._container_name}/{folder}"):
+            listed = self._container.list_blobs(name_starts_with=f"{folder.rstrip('/')}/", results_per_page=1)
+            try:
+                return next(iter(listed), None) is not None
+            except ResourceNotFoundError:  # no container, so nothing in it
+                return False
+
     def _write(self, path: str, content: bytes, *, overwrite: bool) -> bool:
         from azure.core.exceptions import ResourceNotFoundError
 

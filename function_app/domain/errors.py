@@ -94,6 +94,10 @@ class RunEndedError(LandfallError):
     """A cancellation was requested for a run that has already ended; nothing was changed."""
 
 
+class NotRegistrableError(LandfallError):
+    """A person asked to register the model of a run that has none, or whose data are not known; nothing was done."""
+
+
 class LedgerConflictError(LandfallError):
     """Another writer changed the row first: read it again and decide again."""
 

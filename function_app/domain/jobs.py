@@ -245,6 +245,11 @@ def report_path(spec: JobSpec) -> str:
     return f"{folder.rstrip('/')}/{REPORT_NAME}"
 
 
+def model_folder(spec: JobSpec) -> str:
+    """Return the folder in the runs container to which the job writes its model."""
+    return spec.outputs["model"]["uri"].partition("/paths/")[2].rstrip("/")
+
+
 def digest(members: Any) -> str:
     """Return the SHA-256 of canonical JSON."""
     text = json.dumps(members, sort_keys=True, separators=(",", ":"))

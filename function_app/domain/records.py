@@ -110,6 +110,10 @@ DATA = "data"
 """What canceled a run: a person, a newer generation of the data, or shards that were replaced under it."""
 
 
+OVERRIDE = "override"
+"""Member of a run's evidence where a person overrode the gate: ``by``, ``why``, ``at``, and the ``gate``'s reason."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunRecord:
     """One attempt of a logical run. ``run_id`` is the Azure ML job's name."""
@@ -181,9 +185,15 @@ class RunRecord:
     """What its training report has shown: ``record_s``, the seconds for a record, and ``job_s``, those besides."""
     evidence: Mapping[str, Any] = field(default_factory=dict)
     """What the registration was decided on: ``comparison`` with the current model, ``intervals`` of the metrics,
-    ``promoted``, and ``promotion`` in words; members that do not apply are left out."""
+    ``promoted``, ``promotion`` in words, and ``override`` where a person overrode the gate; members that do not apply
+    are left out."""
     revision: str = ""
     """The ledger's mark of this state of the row; every write changes it."""
+
+    @property
+    def is_overridden(self) -> bool:
+        """Whether a person registered its model after the gate had decided not to."""
+        return OVERRIDE in self.evidence
 
 
 class NotificationState(StrEnum):

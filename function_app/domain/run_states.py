@@ -48,8 +48,9 @@ MEANINGS: Mapping[RunState, str] = {
     RunState.FAILED: "The job failed, or Azure ML refused it; another attempt may follow.",
     RunState.CANCELED: "Canceled by a person, by a newer generation, or by the job's time limit.",
     RunState.LOST: "Azure ML does not know the job that was submitted, or its cluster is gone.",
-    RunState.REGISTERED: "The gate was passed: the model is registered.",
-    RunState.NOT_REGISTERED: "The job completed and no model was registered; the reason says why.",
+    RunState.REGISTERED: "The gate was passed, or a person overrode it: the model is registered.",
+    RunState.NOT_REGISTERED: "The job completed and no model was registered; the reason says why, and a person may "
+    "register it nevertheless.",
     RunState.SUPPRESSED: "Never submitted: another run took its place, or a person canceled the run before it.",
 }
 
@@ -69,6 +70,9 @@ _FOLLOWERS = frozenset({Actor.RECONCILIATION, Actor.SWEEP})
 _CANCELERS = frozenset({Actor.SUBMISSION, Actor.PERSON, Actor.SWEEP})
 """A person cancels, or the submission of a newer generation, where the pipeline has cancel_and_train."""
 
+_OVERRIDERS = frozenset({Actor.PERSON})
+"""A person registers a model against the gate's decision; nothing else moves a run that has ended."""
+
 
 def _moves(source: RunState, targets: tuple[RunState, ...], actors: frozenset[Actor]) -> tuple[Transition, ...]:
     return tuple(Transition(source, target, actors) for target in targets)
@@ -84,6 +88,7 @@ TABLE: tuple[Transition, ...] = (
     *_moves(_S.QUEUED, (_S.RUNNING, _S.COMPLETED, _S.FAILED, _S.CANCELED, _S.LOST), _FOLLOWERS),
     *_moves(_S.RUNNING, (_S.COMPLETED, _S.FAILED, _S.CANCELED, _S.LOST), _FOLLOWERS),
     *_moves(_S.COMPLETED, (_S.REGISTERED, _S.NOT_REGISTERED), _FOLLOWERS),
+    *_moves(_S.NOT_REGISTERED, (_S.REGISTERED,), _OVERRIDERS),
 )
 """Transitions only go forward. ``notified`` is a time, not a state, so that the state still says how the run ended.
 
@@ -94,8 +99,8 @@ _ACTORS = {(move.source, move.target): move.actors for move in TABLE}
 TRANSITIONS: Mapping[RunState, frozenset[RunState]] = {
     state: frozenset(move.target for move in TABLE if move.source is state) for state in RunState
 }
-SETTLED = frozenset(state for state, following in TRANSITIONS.items() if not following)
-"""States that a run never leaves; what remains is to send its notifications."""
+SETTLED = frozenset(RunState) - {move.source for move in TABLE if move.actors != _OVERRIDERS}
+"""States that a run does not leave by itself; what remains is to send its notifications."""
 AWAITING_SUBMISSION = frozenset({RunState.PLANNED, RunState.SUBMITTING})
 
 

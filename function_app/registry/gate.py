@@ -55,16 +55,22 @@ class MissingResourcesError(GateError):
     failure_class = FailureClass.MISSING_RESOURCES
 
 
-def check_superseded(run: RunRecord, register: Register, ledger: VersionLedger) -> str | None:
-    """Return which generation superseded the run's, for lineage and notification; None where it is the latest.
+class OtherDataError(GateError):
+    """The report is about other data than the run's."""
 
-    Raises GateError where the pipeline keeps such models unregistered.
-    """
+
+def superseded_by(run: RunRecord, ledger: VersionLedger) -> str | None:
+    """Return which generation superseded the run's, for lineage and notification; None where it is the latest."""
     latest = ledger.latest_generation(run.dataset_version)
     if latest is None or latest.number <= run.generation:
         return None
-    superseded = f"generation {run.generation} was superseded by generation {latest.number} before the run ended"
-    if register.superseded == "keep":
+    return f"generation {run.generation} was superseded by generation {latest.number} before the run ended"
+
+
+def check_superseded(run: RunRecord, register: Register, ledger: VersionLedger) -> str | None:
+    """Return the same. Raises GateError where the pipeline keeps such models unregistered."""
+    superseded = superseded_by(run, ledger)
+    if superseded is not None and register.superseded == "keep":
         raise GateError(f"{superseded}, and register.superseded is keep")
     return superseded
 
@@ -91,8 +97,24 @@ def read_report(run: RunRecord, run_outputs: DocumentStore, jobs: JobService) ->
     except TrainingReportError as error:
         raise GateError(f"{path}: {error}") from error
     if report.fingerprint != run.fingerprint:
-        raise GateError(f"{path}: expected data {run.fingerprint[:12]}, got {report.fingerprint[:12]}")
+        raise OtherDataError(f"{path}: expected data {run.fingerprint[:12]}, got {report.fingerprint[:12]}")
     return report
+
+
+def report_as_far_as_there_is_one(run: RunRecord, run_outputs: DocumentStore, jobs: JobService) -> TrainingReport:
+    """Return the report for a registration by a person: without metrics where a user's script left none.
+
+    Raises GateError where the report of Landfall's own training is missing or damaged, which states what was read.
+    """
+    try:
+        return read_report(run, run_outputs, jobs)
+    except OtherDataError:
+        raise
+    except GateError:
+        spec = spec_from_json(run.spec)
+        if not runs_own_script(spec.command):
+            raise
+        return MetricsOnlyReport(**vars(_plain(run, spec)), metrics_from="nowhere: it left none that can be read")
 
 
 def _without_file(run: RunRecord, spec: JobSpec, jobs: JobService, missing: str) -> TrainingReport:

@@ -42,7 +42,8 @@ def end_run(run: RunRecord, services: RunServices, *, by: Actor) -> RunRecord:
     if not _is_notified(run, services):
         return run
     now = services.clock()
-    _trace(run, services)
+    if not run.is_overridden:  # its cost was measured when its job ended
+        _trace(run, services)
     return change_run(services.ledger, run, lambda row: None if row.notified_at else replace(row, notified_at=now))
 
 
@@ -50,7 +51,7 @@ def _is_notified(run: RunRecord, services: RunServices) -> bool:
     """Notify people of a run's end; True where that is done now. A run of a sweep has its part in the sweep's end."""
     if run.notified_at is not None:
         return False
-    if run.sweep_id is not None:
+    if run.sweep_id is not None and not run.is_overridden:
         return go_on(run.sweep_id, services)
     return run.state is not RunState.SUPPRESSED and notify_of_run(run, services)
 

@@ -28,6 +28,8 @@ from function_app.registry.gate import (
     check_machines,
     check_superseded,
     read_report,
+    report_as_far_as_there_is_one,
+    superseded_by,
 )
 from function_app.registry.promotion import current_model, promote
 from function_app.runs.admission import submit_again
@@ -41,6 +43,7 @@ from shared.training_report import TrainingReport
 
 MAX_IMAGES_PER_S = 1e9
 """A report may state any number; a larger one is no rate."""
+MAX_TAG_CHARS = 256
 MAX_HOSTS = 100
 MAX_HOST_CHARS = 64
 
@@ -150,6 +153,24 @@ def check_completed(run: RunRecord, report: TrainingReport, services: RunService
     register = check_gate(services.pipelines.get(run.dataset_version.dataset), report)
     check_contents(run, report)
     return register, check_superseded(run, register, services.ledger)
+
+
+def registration_by_person(
+    run: RunRecord, register: Register, services: RunServices, *, tags: Mapping[str, str]
+) -> tuple[ModelRegistration, TrainingReport]:
+    """Return what a person's registration of a completed run creates, whatever the metrics are, and its report.
+
+    What it was trained on, and on which machines, must be known all the same. Raises GateError.
+    """
+    _check_data(run)
+    report = report_as_far_as_there_is_one(run, services.run_outputs, services.jobs)
+    check_machines(run, report)
+    check_contents(run, report)
+    superseded = superseded_by(run, services.ledger)
+    made = _registration(run, register.model, report, superseded, _closing(run, services))
+    return replace(
+        made, tags={**made.tags, **{TAG + name: value[:MAX_TAG_CHARS] for name, value in tags.items()}}
+    ), report
 
 
 def _reported_machines(report: TrainingReport) -> dict[str, Any]:

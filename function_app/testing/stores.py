@@ -127,6 +127,11 @@ class MemoryDocumentStore:
             check_size(path, len(content), max_bytes)
         return content
 
+    def has_any(self, folder: str) -> bool:
+        """See DocumentStore."""
+        with self._lock:
+            return any(path.startswith(f"{folder.rstrip('/')}/") for path in self.documents)
+
 
 class MemoryRequestQueue:
     """Implements RequestQueue and MessageQueue; ``messages`` are what the trigger would be given."""

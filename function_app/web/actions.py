@@ -11,7 +11,7 @@ from fastapi import APIRouter, Depends, Request
 from starlette.responses import RedirectResponse, Response
 
 from function_app.config.pipelines import Pipeline
-from function_app.domain.errors import NotFoundError, RunEndedError
+from function_app.domain.errors import NotFoundError, NotRegistrableError, RunEndedError
 from function_app.domain.records import PERSON, DatasetVersion, DeadLetter, Generation, RunRecord
 from function_app.domain.run_states import SETTLED
 from function_app.notify.messages import in_words
@@ -19,6 +19,7 @@ from function_app.registry.promotion import current_model, promote_by_person, re
 from function_app.registry.promotion import history_subject as history_subject_of_model
 from function_app.runs.admission import refuse_held, release_data, why_held
 from function_app.runs.cancellation import cancel_run
+from function_app.runs.late_registration import MAX_WHY_CHARS, look_at_registration, register_later
 from function_app.runs.requests import request_run
 from function_app.runs.script_check import check_script, refuse_bad_script
 from function_app.services import Services
@@ -51,8 +52,10 @@ async def _confirmed(request: Request) -> str:
 Confirmed = Annotated[str, Depends(_confirmed)]
 
 
-def _ask(view: View, title: str, *lines: str, back: str) -> Response:
-    return view.show("confirm.html", is_live=False, title=title, lines=lines, back=back, key=uuid.uuid4().hex)
+def _ask(view: View, title: str, *lines: str, back: str, asks: str | None = None) -> Response:
+    """Show what an action does, with a form that confirms it; ``asks`` is what the person has to write into it."""
+    shown = {"title": title, "lines": lines, "back": back, "asks": asks, "max_chars": MAX_WHY_CHARS}
+    return view.show("confirm.html", is_live=False, key=uuid.uuid4().hex, **shown)
 
 
 def _record(view: View, subject: str, what: str) -> None:
@@ -106,6 +109,36 @@ def _run(run_id: str, services: Services) -> RunRecord:
     if run is None:
         raise NotFoundError(f"run {run_id} does not exist")
     return run
+
+
+# -- register later -------------------------------------------------------------------------------------------
+async def _stated_reason(request: Request) -> str:
+    """Return why a person does it, as the form says; empty for a form without a reason."""
+    return parse_qs((await request.body()).decode(errors="replace")).get("why", [""])[0].strip()
+
+
+@actions.get("/runs/{run_id}/register")
+def ask_to_register(run_id: RunId, view: PageView) -> Response:
+    """Say what the registration of a run's model against the gate does."""
+    view.require(Role.ADMIN)
+    found = look_at_registration(run_id, view.services)
+    if found.is_registered:
+        return _back(_run_path(run_id))
+    asks = "Why is it registered all the same?"
+    title = f"Register the model of run {run_id}?"
+    return _ask(view, title, *found.in_words(), back=_run_path(run_id), asks=asks)
+
+
+@actions.post("/runs/{run_id}/register")
+def register(run_id: RunId, view: PageView, _: Confirmed, why: Annotated[str, Depends(_stated_reason)]) -> Response:
+    """Register the model of a run that the gate did not register."""
+    view.require(Role.ADMIN)
+    if not why:
+        raise NotRegistrableError("the form states no reason: go back, and say why")
+    look_at_registration(run_id, view.services)
+    _record(view, run_id, f"to register its model: {why}")
+    register_later(run_id, view.services, by=f"{view.person.name} on a page", why=why)
+    return _back(_run_path(run_id))
 
 
 # -- submit ---------------------------------------------------------------------------------------------------

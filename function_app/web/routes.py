@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.convertors import Convertor, register_url_convertor
 
 from function_app.domain.errors import NotFoundError
-from function_app.domain.records import PERSON, DatasetVersion
+from function_app.domain.records import OVERRIDE, PERSON, DatasetVersion
 from function_app.domain.run_states import RunState
 from function_app.explain.description import describe_version
 from function_app.explain.doctor import Diagnosis, examine
@@ -21,6 +21,12 @@ from function_app.explain.rank_logs import RankLog, RankPlaces, read_rank_log, r
 from function_app.notify.trial import try_recipients
 from function_app.runs.admission import release_data
 from function_app.runs.cancellation import cancel_run
+from function_app.runs.late_registration import (
+    MAX_WHY_CHARS,
+    LateRegistration,
+    look_at_registration,
+    register_later,
+)
 from function_app.runs.requests import asked_version, request_run
 from function_app.services import Services
 from function_app.sweep.dead_letters import replay
@@ -101,6 +107,7 @@ register_url_convertor("any_text", AnyText())
 
 NO_KEY = "The function key is missing or wrong. The Functions host answers this, without a body."
 RUN_LOCATION = {"Location": {"description": "Path of the run.", "schema": {"type": "string"}}}
+VERSION_LOCATION = {"Location": {"description": "Path of the model's version.", "schema": {"type": "string"}}}
 LETTER_LOCATION = {"Location": {"description": "Path of the letter.", "schema": {"type": "string"}}}
 SWEEP_LOCATION = {"Location": {"description": "Path of the result.", "schema": {"type": "string"}}}
 
@@ -268,6 +275,77 @@ def cancel(run_id: RunId, services: AppServices, response: Response) -> RunBody:
     if response.status_code == 202:  # noqa: PLR2004
         response.headers["Location"] = f"/api/runs/{found.run_id}"
     return RunBody.of(found, services.ledger.run_queue())
+
+
+class RegistrationRequest(BaseModel):
+    """A registration that a person decides on against the gate."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    reason: str = Field(
+        min_length=1, max_length=MAX_WHY_CHARS, pattern=r"\S", description="Why, for the evidence of the version."
+    )
+    dry_run: bool = Field(default=False, alias="dryRun", description="Say what would be done, and do nothing.")
+
+
+class RegistrationBody(BaseModel):
+    """What a registration by a person has done, or would do."""
+
+    run_id: str
+    model_name: str
+    model_version: str
+    is_registered: bool = Field(description="Whether the version exists now.")
+    gate: str | None = Field(description="Why the gate did not register it; null where it did.")
+    override: dict[str, str] | None = Field(
+        description="Who overrode the gate, why and when; null where no person did."
+    )
+    current: str | None = Field(description="The current version of the model, which this changes not.")
+    steps: list[str] = Field(description="What would be done, in words; empty where it is done.")
+
+    @classmethod
+    def of(cls, found: LateRegistration, *, is_dry: bool) -> Self:
+        """Return the body of a registration."""
+        return cls(
+            run_id=found.run.run_id,
+            model_name=found.model,
+            model_version=found.version,
+            is_registered=found.is_registered,
+            gate=found.gate,
+            override=found.run.evidence.get(OVERRIDE),
+            current=found.current.version if found.current else None,
+            steps=list(found.in_words()) if is_dry else [],
+        )
+
+
+@router.post(
+    "/runs/{run_id}/register",
+    status_code=201,
+    responses={
+        201: {"description": "A new version of the model.", "headers": VERSION_LOCATION},
+        200: {
+            "model": RegistrationBody,
+            "description": "The version that was registered before, or what a dry run found.",
+            "headers": VERSION_LOCATION,
+        },
+        **refusals(404, 409, 422),
+    },
+)
+def register(run_id: RunId, body: RegistrationRequest, services: AppServices, response: Response) -> RegistrationBody:
+    """Register the model of a completed run that was not registered: 201, or 200 if a version of it exists already.
+
+    A person overrides the gate by that, which the evidence of the version says. The version is not promoted. 409 if
+    the run has not ended, has no model, its files are gone, or what it was trained on is not known. With `dryRun`
+    nothing is changed, and `steps` say what would be done.
+    """
+    is_new = False
+    if body.dry_run:
+        found = look_at_registration(run_id, services)
+    else:
+        found, is_new = register_later(run_id, services, by="a person over the API", why=body.reason)
+    response.status_code = 201 if is_new else 200
+    if found.is_registered:
+        response.headers["Location"] = f"/api/models/{found.model}/versions/{found.version}"
+    return RegistrationBody.of(found, is_dry=body.dry_run)
 
 
 @router.get("/why/{subject:any_text}", responses=refusals(404, 422))

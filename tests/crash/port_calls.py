@@ -87,7 +87,7 @@ READS: Mapping[str, frozenset[str]] = {
     ),
     "ShardStore": frozenset({"facts", "open", "list"}),
     "RejectedCopies": frozenset(),
-    "DocumentStore": frozenset({"read"}),
+    "DocumentStore": frozenset({"read", "has_any"}),
     "RequestQueue": frozenset(),
     "JobService": frozenset({"status", "log_tail", "log_part", "logged_metrics", "ours", "has_compute"}),
     "ModelRegistry": frozenset({"find"}),

@@ -9,6 +9,7 @@ from function_app.domain.errors import NotificationError
 from function_app.domain.events import TrainingRequest
 from function_app.domain.records import NotificationRecord
 from function_app.runs.following import handle_run_event
+from function_app.runs.late_registration import register_later
 from function_app.runs.submission import handle_request
 from function_app.testing.azure_ml import MemoryNotifier
 from tests.crash.data_scenarios import DATA, SCRIPTS
@@ -107,6 +108,17 @@ def require_more(world: World) -> None:
     world.change_pipeline(register_=register.model_copy(update={"require": tuple(require)}))
 
 
+def overridden(_: Serve) -> list[Step]:
+    """A person registers the model of a run that the gate did not register."""
+
+    def register(world: World) -> None:
+        (run,) = world.services.ledger.runs()
+        world.leave_model(run)
+        register_later(run.run_id, world.services, by="Ada", why="it is good enough")
+
+    return [register]
+
+
 def contradicted(serve: Serve) -> list[Step]:
     """A version's `dataset.json` cannot be read until it is corrected."""
     corrected = [
@@ -154,6 +166,7 @@ BASIC = (
     Scenario(name="recipient away", steps=trained(), prepare=refuse_first_notification),
     Scenario(name="changed", steps=changed, prelude=trained()),
     Scenario(name="retrained", steps=changed, prelude=trained(), prepare=retrain),
+    Scenario(name="overridden", steps=overridden, prelude=trained(), prepare=require_more, survives_loss=False),
     Scenario(name="promoted", steps=replaced, prelude=trained(), prepare=retrain_uncompared),
     Scenario(name="repaired", steps=repaired),
     # the timer that comes instead of a lost step sends a summary of its own

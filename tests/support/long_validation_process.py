@@ -93,6 +93,10 @@ class WaitingDocuments:
         """See DocumentStore."""
         return self.store.read(path, max_bytes=max_bytes)
 
+    def has_any(self, folder: str) -> bool:
+        """See DocumentStore."""
+        return self.store.has_any(folder)
+
 
 @dataclass
 class Ticks:

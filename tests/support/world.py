@@ -29,7 +29,7 @@ from function_app.domain.events import (
     Upload,
     read_uploads,
 )
-from function_app.domain.jobs import Workspace, report_path, spec_from_json
+from function_app.domain.jobs import Workspace, model_folder, report_path, spec_from_json
 from function_app.domain.outcomes import Links
 from function_app.domain.records import DatasetVersion, NotificationRecord, RunRecord, Undelivered
 from function_app.ingest.uploads import handle_upload
@@ -397,6 +397,10 @@ class World:
         path = report_path(spec_from_json(run.spec))
         self.run_outputs.write(path, replace(report, **members).to_json().encode())
 
+    def leave_model(self, run: RunRecord) -> None:
+        """Leave a model where the job would."""
+        self.run_outputs.write(f"{model_folder(spec_from_json(run.spec))}/model.keras", b"a model")
+
     def actions(self, subject: str | DatasetVersion) -> list[str]:
         """Return what was decided about a subject, in order."""
         return [entry.action for entry in self.ledger.history(str(subject))]
@@ -418,3 +422,10 @@ def ended_run(status: str = "Completed", **metrics: float) -> tuple[World, RunRe
     run = world.upload_version()
     world.end_job(run, status, **metrics)
     return world, world.follow(run)
+
+
+def unregistered() -> tuple[World, RunRecord]:
+    """A world whose run has completed and was not good enough, with its model's files, and the run."""
+    world, run = ended_run(val_accuracy=0.9)
+    world.leave_model(run)
+    return world, world.stands(run)

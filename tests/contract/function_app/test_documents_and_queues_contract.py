@@ -57,6 +57,14 @@ def test_an_empty_document_is_not_an_absent_one(documents: DocumentStore) -> Non
     assert b"" == documents.read(PATH, max_bytes=100)
 
 
+def test_a_folder_has_documents_or_none(documents: DocumentStore) -> None:
+    """Also below it; the beginning of a name is no folder, and a missing container has none."""
+    assert not documents.has_any("manifests/digits")
+    documents.write_once(PATH, b"")
+    found = [documents.has_any(folder) for folder in ("manifests/digits", "manifests/digits/", "manifests/dig")]
+    assert [True, True, False] == found
+
+
 def test_a_document_larger_than_allowed_is_not_read(documents: DocumentStore) -> None:
     """One byte too many is an error that names the document and the limit."""
     documents.write_once(PATH, b"x" * 101)

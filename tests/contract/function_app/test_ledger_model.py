@@ -19,7 +19,7 @@ from function_app.adapters.connections import StorageConnection
 from function_app.adapters.tables import TableLedger
 from function_app.domain.errors import IllegalTransitionError, LedgerConflictError
 from function_app.domain.records import NUM_BUCKETS, DatasetVersion, RunRecord, ShardRecord, ShardState
-from function_app.domain.run_states import TRANSITIONS, RunState
+from function_app.domain.run_states import SETTLED, TRANSITIONS, RunState
 from function_app.ports import Ledger
 from function_app.testing.ledger import MemoryLedger
 from tests.support.ledger_records import NOON, generation_record, run_record, shard_record
@@ -163,7 +163,7 @@ class LedgerModel(RuleBasedStateMachine):
         unfinished = {
             id_
             for id_, run in self.runs.items()
-            if TRANSITIONS[run.state] or (run.notified_at is None and run.state != "suppressed")
+            if run.state not in SETTLED or (run.notified_at is None and run.state != "suppressed")
         }
         assert unfinished == {run.run_id for run in self.ledger.unfinished_runs()}
 

@@ -18,7 +18,8 @@ from cli.remote.runs import (
     listing,
 )
 from tests.support.terminal import landfall
-from tests.unit.cli.fake_function_app import served
+from tests.support.world import unregistered
+from tests.unit.cli.fake_function_app import served, serving
 
 Capture = pytest.CaptureFixture[str]
 RUN: dict[str, Any] = {"run_id": "landfall-x-a1", "state": "planned"}
@@ -317,6 +318,28 @@ def test_a_version_is_promoted_by_its_name(capsys: Capture) -> None:
     assert (2, True) == (refused, "is not MODEL:VERSION, such as digits-cnn:202611201200003818" in error)
 
 
+def test_a_model_is_registered_after_a_person_has_read_what_that_does(capsys: Capture) -> None:
+    """Without --confirmed it asks; a repeated command says which version there is."""
+    world, run = unregistered()
+    command = ("register", run.run_id, "--why", "known labels")
+    with serving(world) as url:
+        _, planned, _ = landfall(capsys, *command, "--dry-run", "--url", url)
+        refused = landfall(capsys, *command, "--url", url)  # there is no answer: standard input is empty
+        assert {} == world.models.registered
+        done = landfall(capsys, *command, "--confirmed", "--url", url)
+        again = landfall(capsys, *command, "--json", "--url", url)
+    name = f"digits-cnn:{world.stands(run).model_version}"
+    assert ("It is not promoted" in planned, "The gate decided not to" in refused[2], 1) == (True, True, refused[0])
+    assert (0, f"{name} is registered. To make it the current version: landfall promote {name}\n") == done[:2]
+    assert "known labels" == json.loads(again[1])["override"]["why"]
+
+
+def test_a_registration_needs_a_reason(capsys: Capture) -> None:
+    """Wrong usage, before anything is asked."""
+    code, _, error = landfall(capsys, "register", "landfall-x-a1", "--url", "http://127.0.0.1:1")
+    assert (2, True) == (code, "--why" in error)
+
+
 def test_the_versions_of_a_dataset_say_which_are_whole(capsys: Capture) -> None:
     """And how to see more of them."""
     whole = {"version": "v2", "state": "closed", "generation": 1, "closed_at": "2026-11-20T12:00:00Z"}
@@ -357,7 +380,7 @@ SPENT: dict[str, Any] = {
     "is_whole": True,
     "datasets": [
         {"dataset": "digits", "num_runs": 1, "node_hours": 6.0, "cost": 21.0},
-        {"dataset": "letters", "num_runs": 1, "node_hours": 0.5, "cost": 0.0},
+        {"dataset": "letters", "num_runs": 1, "node_hours": 0.5, "cost": None},
     ],
     "runs": [
         RUN | {"created_at": "2026-11-20T09:00:00Z", "node_hours": 6.0, "cost": 21.0},

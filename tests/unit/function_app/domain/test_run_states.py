@@ -34,10 +34,12 @@ def test_every_state_is_reached_from_planned_and_no_way_leads_back() -> None:
     assert set(RunState) == beyond(RunState.PLANNED)
 
 
-def test_settled_states_lead_nowhere() -> None:
-    """An end is an end."""
+def test_settled_states_lead_nowhere_by_themselves() -> None:
+    """An end is an end, but for a person who registers a model against the gate."""
     ends = {"failed", "canceled", "lost", "registered", "not_registered", "suppressed"}
     assert ends == {str(state) for state in SETTLED}
+    overrides = [(str(move.target), set(move.actors)) for move in TABLE if move.source in SETTLED]
+    assert [("registered", {Actor.PERSON})] == overrides
 
 
 def test_a_move_is_legal_for_those_who_may_cause_it() -> None:

@@ -85,7 +85,13 @@ def look(world: World, path: str, *, sign_in: SignIn = SignIn.NONE, **headers: s
 
 
 def send_form(
-    world: World, path: str, *, key: str, headers: Mapping[str, str], sign_in: SignIn = SignIn.NONE
+    world: World,
+    path: str,
+    *,
+    key: str,
+    headers: Mapping[str, str],
+    sign_in: SignIn = SignIn.NONE,
+    **fields: str,
 ) -> httpx.Response:
     """Return the answer to a form of a page, with what a browser says of where it comes from."""
     services = replace(world.services, pages_sign_in=sign_in)
@@ -93,7 +99,7 @@ def send_form(
     async def send() -> httpx.Response:
         transport = httpx.ASGITransport(app=build_pages_app(lambda: services))
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:7071") as client:
-            return await client.post(path, data={"key": key}, headers=dict(headers))
+            return await client.post(path, data={"key": key, **fields}, headers=dict(headers))
 
     return asyncio.run(send())
 

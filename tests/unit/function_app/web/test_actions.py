@@ -9,10 +9,12 @@ import pytest
 
 from function_app.config.settings import SignIn
 from function_app.domain.jobs import ModelRegistration
+from function_app.domain.records import OVERRIDE
 from function_app.domain.run_states import RunState
 from function_app.registry.promotion import current_model
+from function_app.runs.registration import model_version
 from function_app.sweep.sweep import sweep
-from tests.support.world import VERSION, World
+from tests.support.world import VERSION, World, unregistered
 from tests.unit.function_app.web.client import call, look, principal, send_form
 
 OWN = {"Sec-Fetch-Site": "same-origin"}
@@ -116,6 +118,7 @@ def test_a_form_without_a_key_of_a_page_does_nothing(key: str) -> None:
         ("/datasets/digits/v1/submit", "submitter", True),
         ("/datasets/digits/v1/release", "submitter", False),
         ("/models/digits-cnn/1/promote", "submitter", False),
+        ("/runs/RUN/register", "submitter", False),
         ("/dead-letters/0123/replay", "submitter", False),
     ],
 )
@@ -195,3 +198,32 @@ def test_a_version_is_promoted_by_a_person_whose_name_is_on_record() -> None:
     shown = call(world, "GET", f"/api/models/digits-cnn/versions/{run.model_version}").json()
     assert (run.run_id, True, {"promoted": True}) == (shown["run_id"], shown["is_current"], shown["evidence"])
     assert 404 == call(world, "POST", "/api/models/digits-cnn/versions/8/promote").status_code
+
+
+def test_a_model_that_the_gate_refused_is_registered_by_an_admin_who_says_why() -> None:
+    """The run's page offers it; the page says what it does, asks why, and the evidence says who and why."""
+    world, run = unregistered()
+    path = f"/runs/{run.run_id}/register"
+    assert path in look(world, f"/runs/{run.run_id}").text
+    page = look(world, path)
+    for said in (str(model_version(run)), "val_accuracy: expected at least 0.95", "It is not promoted", "<textarea"):
+        assert said in page.text
+    silent = send_form(world, path, key=key_of(page), headers=OWN)
+    assert (409, True, {}) == (silent.status_code, "states no reason" in silent.text, world.models.registered)
+    answers = [send_form(world, path, key=key_of(page), headers=OWN, why="<b>known</b>") for _ in range(2)]
+    assert [(303, f"/runs/{run.run_id}")] * 2 == [(one.status_code, one.headers["Location"]) for one in answers]
+    override = world.stands(run).evidence[OVERRIDE]
+    assert ("you on a page", "<b>known</b>", 1) == (override["by"], override["why"], len(world.models.registered))
+    shown = look(world, f"/runs/{run.run_id}").text
+    assert "by you on a page: &lt;b&gt;known&lt;/b&gt;" in shown
+    assert path not in shown
+    assert (303, f"/runs/{run.run_id}") == ((again := look(world, path)).status_code, again.headers["Location"])
+
+
+def test_a_run_that_has_not_ended_is_not_offered_for_registration() -> None:
+    """Its page says why not."""
+    world = World()
+    run = world.upload_version()
+    answer = look(world, f"/runs/{run.run_id}/register")
+    assert (409, True) == (answer.status_code, "has not ended" in answer.text)
+    assert "/register" not in look(world, f"/runs/{run.run_id}").text

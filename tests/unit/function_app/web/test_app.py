@@ -148,6 +148,7 @@ def test_the_api_describes_itself() -> None:
         ("/api/datasets/{dataset}/{version}/shards", "get"),
         ("/api/runs/{run_id}/ranks", "get"),
         ("/api/runs/{run_id}/cancel", "post"),
+        ("/api/runs/{run_id}/register", "post"),
         ("/api/compare", "get"),
         ("/api/sweeps", "post"),
         ("/api/sweeps/{sweep_id}", "get"),

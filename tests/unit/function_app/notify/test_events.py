@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -32,7 +33,7 @@ def test_each_outcome_has_one_schema_that_fixes_its_type() -> None:
     """And no schema stands for an outcome that is never sent."""
     assert set(OUTCOMES) == {path.stem for path in EVENTS.glob("*.json")}
     for outcome in OUTCOMES:
-        schema = validator_of(f"landfall.{outcome}").schema
+        schema: Any = validator_of(f"landfall.{outcome}").schema
         known = (schema["$id"], schema["properties"]["type"], schema["properties"]["dataschema"])
         urn = f"urn:landfall:event:{outcome}:1"
         assert (urn, {"const": f"landfall.{outcome}"}, {"const": urn}) == known

@@ -77,7 +77,8 @@ def _sources(text: str) -> list[_Span]:
     holders = _items(text, top["worksheets"][0]) if is_oldest else [(_skip(text, 0), len(text))]
     lists = [dict(_members(text, start))["cells"] for start, _ in holders]
     cells = [start for begin, _ in lists for start, _ in _items(text, begin)]
-    return [dict(_members(text, start)).get("input" if is_oldest else "source", (0, 0)) for start in cells]
+    members = (dict(_members(text, start)) if text[start] == "{" else {} for start in cells)
+    return [each.get("input" if is_oldest else "source", (0, 0)) for each in members]
 
 
 def _skip(text: str, position: int) -> int:

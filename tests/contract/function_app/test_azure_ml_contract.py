@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from function_app.adapters.azure_ml import WorkspaceClient
+from function_app.domain.capacity import ROLE_MISSING
 from function_app.domain.errors import SubmissionRefusedError
 from function_app.domain.jobs import ModelRegistration
 from function_app.testing.azure_ml import MemoryJobs
@@ -263,3 +264,11 @@ def test_a_compute_is_there_or_not(bench: Bench) -> None:
     if isinstance(bench.jobs, MemoryJobs):
         bench.jobs.deleted_computes.add("gone-cluster")
     assert [True, False] == [bench.jobs.has_compute(name) for name in ("cluster", "gone-cluster")]
+
+
+def test_clusters_are_seen_with_their_nodes_and_quotas_only_with_a_role(bench: Bench) -> None:
+    """The app's identity has a role on the workspace alone, which quotas do not belong to."""
+    found = bench.jobs.capacity()
+    assert ((), ROLE_MISSING) == (found.quotas, found.refusal)
+    if isinstance(bench, EmulatorBench):
+        assert (4, True) == (found.clusters["cluster"].max_nodes, 0 <= found.clusters["cluster"].num_nodes <= 4)

@@ -149,3 +149,13 @@ def test_what_is_no_notebook_is_refused(content: bytes) -> None:
     """As the lint refuses it."""
     with pytest.raises(ScriptError, match="not a notebook"):
         fixed(content)
+
+
+def test_cells_that_are_none_and_keys_that_come_twice_are_left_as_they_are() -> None:
+    """As Python reads JSON, the last of two members counts; other tools wrote the rest."""
+    code = '{"source": "print(1)", "cell_type": "code", "source": ["import horovod.torch as hvd\\n", "hvd.rank()"]}'
+    wrong = (
+        f'{{"cells": 3, "nbformat": 4, "x": [{{"source": 1}}, "}}]"], "cells": [ 1 , null, [{{}}], {{}}, {code} ]}}'
+    )
+    right = wrong.replace('"hvd.rank()"', '"hvd.init()\\n", "hvd.rank()"')
+    assert right == fixed(wrong.encode()).decode()

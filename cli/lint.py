@@ -24,6 +24,7 @@ from horovod_lint import (
     ScriptError,
     ScriptFile,
     Severity,
+    cell_texts,
     fix_script,
     lint_script,
     scripts_among,
@@ -56,7 +57,9 @@ _MIN_COLUMNS = 40
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Pipeline file to take VM size and environment variables from (default: none).",
 )
-@click.option("--fix", "is_fix", is_flag=True, help="Mend what is mechanical in the scripts, and print the changes.")
+@click.option(
+    "--fix", "is_fix", is_flag=True, help="Mend what is mechanical in scripts and notebooks, and print the changes."
+)
 @click.option("--diff", "is_diff", is_flag=True, help="Print what --fix would change, and write nothing.")
 @click.option("--json", "is_json", is_flag=True, help="Print one JSON object per script, each on its own line.")
 def lint(
@@ -77,7 +80,7 @@ def lint(
     Of a folder, the scripts and notebooks in and below it are read. A module that another file imports is read with
     that file. Modules that are not given are assumed correct.
 
-    --fix edits scripts where an edit is mechanical and leaves no other finding. Each is mended by itself.
+    --fix edits scripts and cells where an edit is mechanical and leaves no other finding. Each is mended by itself.
 
     Exit status: 0 clean or advice only; 1 errors or warnings; 2 wrong usage, or a script that cannot be read.
     """
@@ -116,13 +119,9 @@ def _lint_all(paths: Sequence[Path], machine: Machine, *, is_json: bool) -> tupl
 
 
 def _mend(paths: Sequence[Path], machine: Machine, *, is_written: bool, is_json: bool) -> None:
-    """Mend each script by itself, and print the changes. Raises UsageError for notebooks."""
+    """Mend each script by itself, and print the changes. Raises UsageError for JSON output."""
     if is_json:
         raise click.UsageError("--fix and --diff print changes for people. Leave out --json.")
-    notebooks = [path for path in paths if path.suffix.lower() == NOTEBOOK_SUFFIX]
-    if notebooks:
-        name = one_line(str(notebooks[0]))
-        raise click.UsageError(f"{name}: notebooks are not mended. First: landfall script from-notebook {name}")
     for path in paths:
         try:
             content = _content(path)
@@ -151,9 +150,18 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def _changes(path: Path, before: bytes, after: bytes) -> str:
-    old, new = (content.decode(errors="replace").splitlines() for content in (before, after))
+    """Return what was changed, as `diff -u` shows it; of a notebook, cell by cell."""
     name = one_line(str(path))
-    return "\n".join(map(one_line, difflib.unified_diff(old, new, name, name, lineterm="")))
+    if path.suffix.lower() != NOTEBOOK_SUFFIX:
+        return _difference(before.decode(errors="replace"), after.decode(errors="replace"), name)
+    old, new = cell_texts(before, name), cell_texts(after, name)
+    changed = (cell for cell in old if old[cell] != new[cell])
+    return "\n".join(_difference(old[cell], new[cell], f"{name}:cell {cell}") for cell in changed)
+
+
+def _difference(old: str, new: str, name: str) -> str:
+    lines = difflib.unified_diff(old.splitlines(), new.splitlines(), name, name, lineterm="")
+    return "\n".join(map(one_line, lines))
 
 
 def _machine(name: str | None, pipeline: Path | None) -> Machine:
@@ -173,8 +181,8 @@ def _machine(name: str | None, pipeline: Path | None) -> Machine:
     return Machine.of_job(
         vm_size=name or loaded.machines.vm_size,
         environment=train.environment_variables,
-        arguments=(*train.file_flags, *train.arguments),
-        pass_paths=train.pass_paths,
+        arguments=(train.arguments,),
+        paths=train.paths_passed,
         registers=loaded.register_ is not None,
         distribution=train.distribution,
     )

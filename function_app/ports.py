@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
+from function_app.domain.capacity import Capacity
 from function_app.domain.events import QueuedMessage, TrainingRequest
 from function_app.domain.jobs import JobSpec, JobStatus, LogPart, ModelRegistration
 from function_app.domain.records import (
@@ -390,6 +391,13 @@ class JobService(Protocol):
 
     def has_compute(self, name: str) -> bool:
         """Whether the workspace has a compute of that name."""
+        ...
+
+    def capacity(self) -> Capacity:
+        """Return the workspace's clusters as they are now, and the region's quotas where the identity may read them.
+
+        What was found is kept for some seconds. Raises SubmissionRefusedError.
+        """
         ...
 
     def log_tail(self, name: str, *, max_bytes: int) -> str | None:

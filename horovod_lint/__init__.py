@@ -10,6 +10,7 @@ from horovod_lint.fixes import FIXABLE, fix_script
 from horovod_lint.linking import OTHERS_CODE, ScriptFile, scripts_among
 from horovod_lint.lint import lint_script
 from horovod_lint.notebook import MAX_NOTEBOOK_BYTES, NOTEBOOK_SUFFIX
+from horovod_lint.notebook_edits import cell_texts
 from horovod_lint.rules import RULES, Rule, RuleCode, Severity
 from horovod_lint.script import MAX_DEPTH, MAX_SCRIPT_BYTES, ScriptError
 from horovod_lint.view import Machine
@@ -30,6 +31,7 @@ __all__ = [
     "ScriptError",
     "ScriptFile",
     "Severity",
+    "cell_texts",
     "fix_script",
     "lint_script",
     "scripts_among",

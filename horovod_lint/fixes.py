@@ -9,12 +9,14 @@ import ast
 import io
 import re
 import tokenize
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from horovod_lint.findings import Finding
 from horovod_lint.lint import lint_script, read_source
+from horovod_lint.notebook import NOTEBOOK_SUFFIX
+from horovod_lint.notebook_edits import Row, rows_of, with_cells
 from horovod_lint.rules import RuleCode
 from horovod_lint.script import FunctionNode, Script, ScriptError, argument_of, constant_of, keyword_of, last_name
 from horovod_lint.view import Machine, View
@@ -45,41 +47,91 @@ class Fixed:
 
 
 def fix_script(content: bytes, name: str, machine: Machine | None = None) -> Fixed:
-    """Return a script with its mechanical findings mended. Raises ScriptError for one that cannot be analysed."""
+    """Return a script or notebook with its mechanical findings mended.
+
+    Raises ScriptError for one that cannot be analysed.
+    """
+    if name.lower().endswith(NOTEBOOK_SUFFIX):
+        return _fix_notebook(content, name, machine or Machine())
+    encoding, _ = tokenize.detect_encoding(io.BytesIO(content).readline)
+    document = _Document(lines=tuple(read_source(content, name).text.split("\n")), encoding=encoding)
+    if b"\r" in content.replace(b"\r\n", b""):
+        return Fixed(content=content, findings=())
+    document, findings = _mended(document, name, machine or Machine())
+    return Fixed(content=document.script if findings else content, findings=tuple(findings))
+
+
+def _fix_notebook(content: bytes, name: str, machine: Machine) -> Fixed:
+    """Mend the script that a notebook's cells are read as, and put the changed cells back."""
+    source, rows = read_source(content, name), tuple(rows_of(content, name))
+    document, findings = _mended(_Document(lines=tuple(source.text.split("\n")), rows=rows), f"{name}:cells", machine)
+    before, after = _texts_of(rows), _texts_of(document.rows)
+    changed = {cell: after.get(cell, "") for cell, text in before.items() if after.get(cell, "") != text}
+    return Fixed(content=with_cells(content, name, changed) if changed else content, findings=tuple(findings))
+
+
+def _texts_of(rows: Sequence[Row]) -> dict[int, str]:
+    """Return the text of each cell by its number."""
+    lines: dict[int, list[str]] = defaultdict(list)
+    for row in rows:
+        lines[row.cell].append(row.text)
+    return {cell: "\n".join(texts) for cell, texts in lines.items()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Document:
+    """A script that is being mended, and of a notebook the line of a cell that each of its lines is."""
+
+    lines: tuple[str, ...]
+    rows: tuple[Row, ...] = ()
+    encoding: str = "utf-8"
+
+    @property
+    def script(self) -> bytes:
+        return "\n".join(self.lines).encode(self.encoding)
+
+    def with_edits(self, edits: Iterable[Edit]) -> _Document:
+        """Return the document after its edits; as it is if one would change a line that is none of Python."""
+        lines, rows = list(self.lines), list(self.rows)
+        for edit in sorted(edits, key=lambda edit: edit.start, reverse=True):
+            first, last = edit.start[0] - 1, edit.end[0] - 1
+            head = lines[first].encode()[: edit.start[1]].decode()
+            tail = lines[last].encode()[edit.end[1] :].decode()
+            new = f"{head}{edit.text}{tail}".split("\n")
+            is_cut = last > first and new == [lines[last]]  # whole lines are taken out, and the one behind them stays
+            if self.rows and not all(row.is_python for row in rows[first : last + (not is_cut)]):
+                return self
+            cell = rows[first].cell if self.rows else 0
+            kept = rows[last : last + 1] if is_cut else [Row(cell=cell, text=line, is_python=True) for line in new]
+            rows[first : last + 1] = kept if self.rows else []
+            lines[first : last + 1] = new
+        return replace(self, lines=tuple(lines), rows=tuple(rows))
+
+
+def _mended(document: _Document, name: str, machine: Machine) -> tuple[_Document, list[Finding]]:
+    """Return a document with its mechanical findings mended, and these, in the order of the edits."""
     mended: list[Finding] = []
     tried: set[tuple[RuleCode, str, int]] = set()
-    encoding, _ = tokenize.detect_encoding(io.BytesIO(content).readline)
-    before = lint_script(content, name, machine).findings
+    before = lint_script(document.script, name, machine).findings
     while len(mended) < MAX_FIXES:
         finding = next((f for f in before if f.code in _FIXES and (f.code, f.message, f.line) not in tried), None)
-        if finding is None or b"\r" in content.replace(b"\r\n", b""):
+        if finding is None:
             break
         tried.add((finding.code, finding.message, finding.line))
-        edited = _edited(content, name, machine or Machine(), finding, encoding)
+        source = read_source(document.script, name)
+        fixer = _Fixer(View(Script(source), machine), source.text.split("\n"), finding)
+        edited = document.with_edits(_FIXES[finding.code](fixer))
         try:
-            after = lint_script(edited, name, machine).findings
+            after = lint_script(edited.script, name, machine).findings
         except ScriptError:
             continue
         counts = Counter(f.code for f in before)
         counts.subtract(f.code for f in after)
-        if edited != content and counts[finding.code] > 0 and min(counts.values()) >= 0:
-            content, before = edited, after
+        if edited != document and counts[finding.code] > 0 and min(counts.values()) >= 0:
+            document, before = edited, after
             mended.append(finding)
             tried.clear()
-    return Fixed(content=content, findings=tuple(mended))
-
-
-def _edited(content: bytes, name: str, machine: Machine, finding: Finding, encoding: str) -> bytes:
-    """Return the script with one finding mended, or as it is."""
-    source = read_source(content, name)
-    fixer = _Fixer(View(Script(source), machine), source.text.split("\n"), finding)
-    lines = list(fixer.lines)
-    for edit in sorted(_FIXES[finding.code](fixer), key=lambda edit: edit.start, reverse=True):
-        first, last = edit.start[0] - 1, edit.end[0] - 1
-        head = lines[first].encode()[: edit.start[1]].decode()
-        tail = lines[last].encode()[edit.end[1] :].decode()
-        lines[first : last + 1] = f"{head}{edit.text}{tail}".split("\n")
-    return "\n".join(lines).encode(encoding)
+    return document, mended
 
 
 class _Fixer:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import PurePath
 
-from horovod_lint.checks import connection, data, machine, ranks, schedule
+from horovod_lint.checks import arguments, connection, data, machine, ranks, schedule
 from horovod_lint.findings import Finding, LintReport, apply_suppressions, read_suppressions
 from horovod_lint.linking import ScriptFile, link
 from horovod_lint.names import restore_names
@@ -24,6 +24,7 @@ CHECKS: tuple[Callable[[View], Iterator[Finding]], ...] = (
     schedule.check,
     ranks.check,
     machine.check,
+    arguments.check,
 )
 
 

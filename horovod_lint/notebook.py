@@ -18,7 +18,7 @@ from horovod_lint.script import MAX_SCRIPT_BYTES, Part, ScriptError, Source, par
 MAX_NOTEBOOK_BYTES = 32 << 20
 """With the images that its cells have shown; the code itself has a script's limit."""
 NOTEBOOK_SUFFIX = ".ipynb"
-_OLDEST, _NEWEST = 3, 4
+OLDEST, _NEWEST = 3, 4
 _MAX_SHOWN_CHARS = 60
 _UNKNOWN = "get_ipython()"
 """The value of what only IPython computes: a name that the lint does not know."""
@@ -114,9 +114,9 @@ def _members(content: bytes, name: str) -> Mapping[str, Any]:
     version = members.get("nbformat") if isinstance(members, dict) else None
     if not isinstance(version, int):
         raise ScriptError(f"{name}: is JSON, but not a notebook: it has no nbformat; pass a .py or .ipynb file")
-    if not _OLDEST <= version <= _NEWEST:
+    if not OLDEST <= version <= _NEWEST:
         raise ScriptError(
-            f"{name}: the notebook has format {version}, and formats {_OLDEST} and {_NEWEST} are known; convert it: "
+            f"{name}: the notebook has format {version}, and formats {OLDEST} and {_NEWEST} are known; convert it: "
             f"jupyter nbconvert --to notebook --nbformat {_NEWEST} FILE"
         )
     return dict(members)
@@ -133,7 +133,7 @@ def _code_cells(members: Mapping[str, Any], name: str) -> Iterator[tuple[int, st
                 f"{name}: the notebook's language is {language[:_MAX_SHOWN_CHARS]!r}; only Python is read"
             )
     worksheets = members.get("worksheets")
-    holders = worksheets if members["nbformat"] == _OLDEST else [members]
+    holders = worksheets if members["nbformat"] == OLDEST else [members]
     cells: list[Any] = []
     for holder in holders if isinstance(holders, list) else [None]:
         held = holder.get("cells") if isinstance(holder, dict) else None
@@ -145,7 +145,7 @@ def _code_cells(members: Mapping[str, Any], name: str) -> Iterator[tuple[int, st
     for number, cell in enumerate(cells, 1):
         if not isinstance(cell, dict) or cell.get("cell_type") != "code":
             continue
-        text = cell.get("input" if members["nbformat"] == _OLDEST else "source")
+        text = cell.get("input" if members["nbformat"] == OLDEST else "source")
         if isinstance(text, list) and all(isinstance(line, str) for line in text):
             text = "".join(text)
         if not isinstance(text, str):

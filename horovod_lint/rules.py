@@ -181,10 +181,11 @@ RULES: Mapping[RuleCode, Rule] = {
     ),
     _C.ARGUMENTS_NOT_TAKEN: _error(
         "The script's parser does not accept the arguments that the job passes.",
-        "argparse exits with status 2 at the first unknown argument, after the nodes have started and cost money.",
-        "Add them to the parser, use `parse_known_args()`, or set `train.pass_paths: false` and read the paths from "
-        "the variables `LANDFALL_DATA`, `LANDFALL_MANIFEST`, `LANDFALL_OUTPUT`, `LANDFALL_CHECKPOINT` and "
-        "`LANDFALL_REPORT`.",
+        "argparse exits with status 2 at a name or a value that it does not accept, after the nodes have started and "
+        "cost money.",
+        "Add them to the parser, correct `train.arguments`, use `parse_known_args()`, or set "
+        "`train.pass_paths: false` and read the paths from the variables `LANDFALL_DATA`, `LANDFALL_MANIFEST`, "
+        "`LANDFALL_OUTPUT`, `LANDFALL_CHECKPOINT` and `LANDFALL_REPORT`.",
     ),
     _C.REPORT_NOT_WRITTEN: _error(
         "The script trains for a pipeline that registers models, but writes no training report.",

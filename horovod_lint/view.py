@@ -22,7 +22,8 @@ from horovod_lint.script import (
     keyword_of,
     last_name,
 )
-from shared.job_arguments import SCRIPT_PATHS
+
+_A_PATH = "/mnt/landfall"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,8 +33,8 @@ class Machine:
     vm_size: str | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     """Environment variables of the job, from the pipeline's ``environment_variables``."""
-    job_flags: tuple[str, ...] = ()
-    """Flags that the job passes on the command line; empty if the job is not known."""
+    words_of_runs: tuple[tuple[str, ...], ...] = ()
+    """What the job passes on the command line, for each run of an option sweep; empty if the job is not known."""
     registers: bool = False
     """Whether a model is to be registered, which needs a training report."""
     distribution: str = "mpi"
@@ -45,21 +46,29 @@ class Machine:
         *,
         vm_size: str,
         environment: Mapping[str, str],
-        arguments: Sequence[str] = (),
-        pass_paths: bool = True,
+        arguments: Sequence[Sequence[str]] = ((),),
+        paths: Sequence[str] = (),
         registers: bool = False,
         distribution: str = "mpi",
     ) -> Machine:
-        """Return the machine of a pipeline's job; the script gets the paths and ``arguments``."""
-        paths = tuple(f"--{name}" for name in SCRIPT_PATHS) if pass_paths else ()
-        added = tuple(word.partition("=")[0] for word in arguments if word.startswith("--"))
+        """Return the machine of a pipeline's job.
+
+        The script gets each of ``paths`` as a flag with a folder or a file, and then the ``arguments`` of its run.
+        """
+        first = [word for name in paths for word in (f"--{name}", _A_PATH)]
         return cls(
             vm_size=vm_size,
             environment=environment,
-            job_flags=(*paths, *added),
+            words_of_runs=tuple((*first, *words) for words in arguments),
             registers=registers,
             distribution=distribution,
         )
+
+    @property
+    def job_flags(self) -> tuple[str, ...]:
+        """The flags among the job's words."""
+        words = (word for run in self.words_of_runs for word in run)
+        return tuple(dict.fromkeys(word.partition("=")[0] for word in words if word[:2] == "--" and word != "--"))
 
 
 class View:

@@ -11,7 +11,7 @@ import csv
 import io
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
@@ -85,6 +85,8 @@ class FileList:
     """Path within the version → what is stated of it."""
     totals: Mapping[str, int] = field(default_factory=dict)
     """Split → its number of records, where it is stated for the split as a whole."""
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    """Split → bytes of its records, where they are stated for the split as a whole."""
     find: Callable[[Iterable[str]], Iterable[StatedFile]] | None = None
     """Finds files that the list does not name, among those that are there; None where it names all."""
 
@@ -93,19 +95,22 @@ class FileList:
         found = () if self.find is None else self.find(names)
         return {**{file.name: file for file in found}, **self.files}
 
-    def wrong_total(self, split: str, num_records: int) -> str | None:
-        """Return why a split whose files have so many records together is not as stated; None where it is."""
-        stated = self.totals.get(split)
-        if stated is None and self.find is None:
-            return None
-        if stated is None:
+    def wrong_total(self, split: str, num_records: int, sizes: Sequence[int] = ()) -> str | None:
+        """Return why a split whose files have so many records together is not as stated; None where it is.
+
+        ``sizes`` are the bytes that may be stated: of the records, and of the files; empty where they are unknown.
+        """
+        stated, size = self.totals.get(split), self.sizes.get(split)
+        if stated is None and self.find is not None:
             return f"it states no number of records of split {split}; write its num_examples into dataset_info"
-        if stated == num_records:
-            return None
-        return (
-            f"split {split}: expected {stated} records (num_examples), got {num_records} in its files; upload the "
-            "files that differ or are missing, delete those that are superfluous, or correct the number"
-        )
+        if stated is not None and stated != num_records:
+            return f"split {split}: expected {stated} records (num_examples), got {num_records} in its files; {_MEND}"
+        if size is not None and sizes and size not in sizes:
+            return f"split {split}: expected {size} bytes of records (numBytes), got {sizes[0]} in its files; {_MEND}"
+        return None
+
+
+_MEND = "upload the files that differ or are missing, delete those that are superfluous, or correct the number"
 
 
 def reason_against(
@@ -158,7 +163,8 @@ def read_file_list(name: str, content: bytes) -> FileList:
         files[file.name] = file
     if not files and stated.find is None:
         raise FileListError(f"{name}: it names no file")
-    return FileList(source=name, files=files, totals=stated.totals, find=stated.find)
+    sizes = _tfds_sizes(content) if name == TFDS_FILE else {}
+    return FileList(source=name, files=files, totals=stated.totals, sizes=sizes, find=stated.find)
 
 
 _Read = Callable[[str, bytes], Iterator[StatedFile]]
@@ -325,10 +331,7 @@ def _landfall_files(name: str, members: Mapping[str, Any]) -> Iterator[StatedFil
 
 
 def _tfds_files(name: str, members: Mapping[str, Any]) -> Iterator[StatedFile]:
-    """Yield the shards of ``dataset_info.json``: a template says their names.
-
-    Nothing is compared with ``numBytes``, the size of the records before they are written.
-    """
+    """Yield the shards of ``dataset_info.json``: a template says their names."""
     for split in members["splits"]:
         lengths, of_split = split.get("shardLengths", []), str(split["name"])
         digits = max(TFDS_DIGITS, len(str(len(lengths))))
@@ -345,6 +348,20 @@ def _tfds_files(name: str, members: Mapping[str, Any]) -> Iterator[StatedFile]:
                 split=of_split,
                 num_records=whole_number(name, place, "shardLengths", length),
             )
+
+
+def _tfds_sizes(content: bytes) -> dict[str, int]:
+    """Return the bytes of each split's records that ``dataset_info.json`` states, of TFRecord files.
+
+    They are those before framing and compression, or those of the files, where a pipeline of Beam wrote them without
+    shuffling. 0 stands for a number that is not known.
+    """
+    members, sizes = json.loads(content), dict[str, int]()
+    for split in members["splits"] if members.get("fileFormat", "tfrecord") == "tfrecord" else ():
+        of_split = str(split["name"])
+        size = whole_number(TFDS_FILE, f"split {shown(of_split)}", "numBytes", split.get("numBytes"))
+        sizes |= {of_split: size} if size else {}
+    return sizes
 
 
 def _filled(template: str, values: Mapping[str, str]) -> str:

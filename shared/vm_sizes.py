@@ -181,3 +181,18 @@ def network_environment(name: str) -> dict[str, str]:
 def _is_rdma_name(name: str) -> bool:
     letters = name.lower().removeprefix("standard_").partition("_")[0].lstrip("abcdefghijklmnopqrstuvwxyz")
     return "r" in letters
+
+
+def is_quota_of(quota: str, family: str, priority: str) -> bool:
+    """Whether a quota of Azure ML limits the sizes of a family in clusters of a priority, "dedicated" or "low".
+
+    The list of sizes calls a family `standardNCSv3Family`, that of quotas
+    `Standard NCSv3 Family Cluster Dedicated vCPUs`; low priority has one quota for all families.
+    """
+    wanted = "lowpriority" if priority == "low" else _letters(family)
+    found = _letters(quota)
+    return wanted in found and ("lowpriority" in found) == (priority == "low")
+
+
+def _letters(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower())

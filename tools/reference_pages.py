@@ -129,7 +129,8 @@ With `manifest`, the name of the list says how it is read:
 - `SHA256SUMS` or `MD5SUMS` (any name that contains `sha256` or `md5`): as `sha256sum` and `md5sum` of coreutils write
   it, also with `--binary` and `--tag`. In the version's folder:
   `find . -name '*.parquet' -exec sha256sum {} + > SHA256SUMS`.
-- `dataset_info.json`, as TensorFlow Datasets writes it: the names of the shards and their numbers of records.
+- `dataset_info.json`, as TensorFlow Datasets writes it: the names of the shards, their numbers of records, and the
+  bytes of each split (`numBytes`).
 - `dataset.json`, as `landfall pack` writes it: names, sizes, numbers of records and CRC32C.
 - `README.md` with the metadata of the Hugging Face Hub, as `push_to_hub` of `datasets` writes it: the files of each
   split by `data_files` of `configs` (names, or at most 32 patterns such as `data/train-*`), without it by the Hub's

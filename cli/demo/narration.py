@@ -6,13 +6,13 @@
 from __future__ import annotations
 
 import contextlib
-import textwrap
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from rich.console import Console
 
+from cli.screen import wrapped
 from shared.progress import Progress
 
 RUN_STATES = {
@@ -139,16 +139,8 @@ class TimedLines:
 
     def text(self, text: str = "", *, indent: int = 0) -> None:
         """Print without the time. A terminal's further lines are indented by so many columns."""
-        for line in self._wrapped(text, indent) if self._console.is_terminal else [text]:
+        for line in wrapped(text, self._console.width, indent) if self._console.is_terminal else [text]:
             self._console.print(line, soft_wrap=True)
-
-    def _wrapped(self, text: str, indent: int) -> list[str]:
-        """Break lines between words only: a name that is cut can be neither found nor copied."""
-        width = max(self._console.width, 2 * indent)
-        wrapped = textwrap.wrap(
-            text, width, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False
-        )
-        return wrapped or [""]
 
     @contextlib.contextmanager
     def waiting(self, what: str) -> Iterator[None]:

@@ -7,6 +7,7 @@ import json
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,9 @@ import click
 
 from cli import PIPELINES
 from cli.errors import CliError
-from cli.files import write_new
+from cli.files import read_at_most, write_new
 from cli.init.files import Files, find_files
-from cli.init.proposal import Facts, Proposal
+from cli.init.proposal import Ask, Facts, Proposal
 from cli.init.sampling import Sample, format_of, read_sample, stated_classes
 from cli.validate.inputs import ShardInput, find_counts, open_url
 from shard_validation import CountsError, LocalFileSource, ShardSource, SourceError, read_counts
@@ -28,7 +29,8 @@ SHARDS_PER_SPLIT = 2
 """Shards of each split that are looked at: the first and the last."""
 
 
-def _dataset(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
+def checked_dataset(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
+    """Return the name of a dataset. Raises click.BadParameter for one that is malformed."""
     if value is not None and DATASET_PATTERN.fullmatch(value) is None:
         raise click.BadParameter(f"{value!r:.100} is malformed: a dataset is {DATASET_MEANING}.")
     return value
@@ -36,7 +38,7 @@ def _dataset(_context: click.Context, _parameter: click.Parameter, value: str | 
 
 dataset_option = click.option(
     "--dataset",
-    callback=_dataset,
+    callback=checked_dataset,
     metavar="NAME",
     help="Name of dataset and pipeline (default: the folder's or the file's name).",
 )
@@ -68,24 +70,60 @@ def init(
     PATH is a folder of shards (default: this folder), or a file; URL that of a blob. Files may have any names and lie
     in folders, as Spark, Dask and pandas write them: the layout is proposed, too. Comments in the file say where each
     value came from. What the data do not tell is asked on a terminal, and otherwise marked with CHECK. A file that
-    exists is not overwritten.
+    exists is not overwritten. `landfall pack` does this at its end.
+    """
+    written = write_pipeline(shards, dataset or _name_of(shards), target, cluster)
+    if as_json:
+        click.echo(json.dumps({"file": str(written.file), "check": list(written.marks)}))
+    else:
+        report(written, shards)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Written:
+    """A pipeline file with what is left to check in it."""
+
+    file: Path
+    marks: Sequence[str]
+    is_new: bool
+    """Whether the file was not there before, with this very content."""
+
+
+def write_pipeline(
+    shards: Sequence[str],
+    dataset: str,
+    target: Path | None,
+    cluster: str | None = None,
+    *,
+    otherwise: str = EXISTS,
+) -> Written:
+    """Look at shards and write a pipeline for them; a file that says the same already stays as it is.
+
+    Raises CliError, with what to do ``otherwise`` where another file is in the way, and click.UsageError where there
+    is no shard.
     """
     files = find_files(shards or (".",))
-    name = dataset or _name_of(shards)
-    file = new_pipeline_file(target, name)
-    proposal = Proposal(facts=_facts(name, files, shards, file.parent, cluster), ask=_ask)
-    write_new(file, proposal.text(), otherwise=EXISTS)
-    if as_json:
-        click.echo(json.dumps({"file": str(file), "check": list(proposal.marks)}))
-    else:
-        _report(file, proposal.marks, shards)
+    file = _pipeline_file(target, dataset)
+    is_there = file.is_file()
+    ask = _without_answer if is_there else _ask
+    proposal = Proposal(facts=_facts(dataset, files, shards, machines_of(file.parent, cluster, ask)), ask=ask)
+    text = proposal.text()
+    is_same = is_there and read_at_most(file, MAX_FILE_BYTES, wanted="a pipeline file") == text.encode()
+    if not is_same:
+        write_new(file, text, otherwise=otherwise)
+    return Written(file=file, marks=tuple(proposal.marks), is_new=not is_same)
 
 
 def new_pipeline_file(target: Path | None, dataset: str) -> Path:
     """Return the file to write. Raises CliError where it exists, or its folder does not."""
-    file = target or PIPELINES / f"{dataset}.yaml"
+    file = _pipeline_file(target, dataset)
     if file.exists():
         raise CliError(f"{one_line(str(file))}: exists. {EXISTS}")
+    return file
+
+
+def _pipeline_file(target: Path | None, dataset: str) -> Path:
+    file = target or PIPELINES / f"{dataset}.yaml"
     if not file.parent.is_dir():
         raise CliError(
             f"{one_line(str(file.parent))}: there is no such folder. Create it, with a clusters.yaml in it."
@@ -106,7 +144,7 @@ def _name_of(arguments: Sequence[str]) -> str:
     return dataset_name(folder.name) or "data"
 
 
-def _facts(name: str, files: Files, arguments: Sequence[str], folder: Path, cluster: str | None) -> Facts:
+def _facts(name: str, files: Files, arguments: Sequence[str], machines: Mapping[str, Any]) -> Facts:
     by_split = files.by_split
     sample, data_format, sizes, class_names = Sample(), "", list[float](), dict[str, tuple[str, ...]]()
     for members in by_split.values():
@@ -135,7 +173,7 @@ def _facts(name: str, files: Files, arguments: Sequence[str], folder: Path, clus
         counted_by=counted_by,
         classes=_classes(arguments),
         class_names=class_names,
-        **machines_of(folder, cluster),
+        **machines,
     )
 
 
@@ -182,7 +220,7 @@ def _classes(arguments: Sequence[str]) -> tuple[str, ...]:
         return ()
 
 
-def machines_of(folder: Path, cluster: str | None) -> dict[str, Any]:
+def machines_of(folder: Path, cluster: str | None, ask: Ask | None = None) -> dict[str, Any]:
     """Return what the cluster has, by the clusters.yaml beside the file. Raises CliError for one that it lacks."""
     from function_app.config.clusters import CLUSTERS_FILE
     from function_app.config.pipeline_files import load_clusters
@@ -194,7 +232,7 @@ def machines_of(folder: Path, cluster: str | None) -> dict[str, Any]:
         clusters = load_clusters(folder)
         names = list(clusters.clusters)
         machines = clusters.machines(
-            cluster or (_ask("Which cluster?", names) if len(names) > 1 else None) or names[0]
+            cluster or ((ask or _ask)("Which cluster?", names) if len(names) > 1 else None) or names[0]
         )
     except (PipelineError, ValueError) as error:
         raise CliError(str(error)) from error
@@ -213,12 +251,19 @@ def _ask(question: str, answers: Sequence[str]) -> str | None:
     return chosen
 
 
-def _report(file: Path, marks: Sequence[str], shards: Sequence[str]) -> None:
+def _without_answer(_question: str, _answers: Sequence[str]) -> None:
+    """Answer as where there is no terminal."""
+
+
+def report(written: Written, shards: Sequence[str]) -> None:
     """Say what was written, what is left to check, and what comes next."""
     from cli.check import as_text, checked_files
 
-    click.echo(f"Wrote {one_line(str(file))}")
-    for mark in marks:
+    file = written.file
+    click.echo(
+        f"Wrote {one_line(str(file))}" if written.is_new else f"{one_line(str(file))} is there, and up to date"
+    )
+    for mark in written.marks:
         click.echo(f"  check: {one_line(mark)}")
     for checked in checked_files(file):
         click.echo(as_text(checked))

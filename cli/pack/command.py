@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from cli.errors import CliError
+from cli.init.command import Written, checked_dataset, dataset_name, report, write_pipeline
 from cli.pack.collection import Collection
 from cli.pack.packer import Packer, locked
 from cli.progress import progress_bar
@@ -22,6 +23,9 @@ DEFAULT_NUM_SHARDS = 8
 DEFAULT_SHARE = 0.1
 AS_JSON = "landfall.pack.as_json"
 """Where click's context keeps whether --json was passed, so that no kind of source has to pass it on."""
+DATASET, PIPELINE, INIT = "landfall.pack.dataset", "landfall.pack.pipeline", "landfall.pack.init"
+"""Where it keeps --dataset, --pipeline and --init, in the same way."""
+OTHER_FILE = "Remove it, or pass another file to --pipeline."
 ROWS_FILE = ".landfall-pack.rows"
 """In the target folder while a table is packed: its values."""
 
@@ -47,19 +51,50 @@ def _common(command: Callable[..., None]) -> Callable[..., None]:
             help="Number of shards of the largest split; smaller splits get fewer in proportion.",
         ),
         click.option("--seed", type=int, default=0, help="Seed for shuffling; the same seed gives the same output."),
-        click.option(
+        *_init_options(),
+        _kept(
+            AS_JSON,
             "--json",
-            "as_json",
             is_flag=True,
-            expose_value=False,
-            callback=lambda context, _, value: context.meta.__setitem__(AS_JSON, value),
-            help="Print one JSON object: the shards, their size, and notes on the source.",
+            help="Print one JSON object: the shards, their size, notes on the source, and the pipeline file.",
         ),
     )
     command = _reporting_unreadable_sources(command)
     for option in reversed(options):
         command = option(command)
     return command
+
+
+def _init_options() -> tuple[Any, ...]:
+    """Return the options of the last step, which writes a pipeline file."""
+    return (
+        _kept(
+            DATASET,
+            "--dataset",
+            callback=checked_dataset,
+            metavar="NAME",
+            help="Name of dataset and pipeline (default: the source's name).",
+        ),
+        _kept(
+            PIPELINE,
+            "--pipeline",
+            type=click.Path(dir_okay=False, path_type=Path),
+            metavar="FILE",
+            help="Pipeline file to write, beside a clusters.yaml (default: pipelines/NAME.yaml).",
+        ),
+        _kept(
+            INIT, "--init/--no-init", default=True, help="Write a pipeline file at the end, as `landfall init` does."
+        ),
+    )
+
+
+def _kept(key: str, name: str, *, callback: Callable[..., Any] | None = None, **options: Any) -> Any:
+    """Return an option that click's context keeps under ``key``, and that is not passed to the command."""
+
+    def keep(context: click.Context, parameter: click.Parameter, value: Any) -> None:
+        context.meta[key] = value if callback is None else callback(context, parameter, value)
+
+    return click.option(name, expose_value=False, callback=keep, **options)
 
 
 def _reporting_unreadable_sources(command: Callable[..., None]) -> Callable[..., None]:
@@ -97,7 +132,8 @@ def pack() -> None:
     """Pack images or tables into TFRecord shards, with a dataset.json that states their record counts.
 
     Every shard gets the same share of each class, and the same --seed gives the same shards. Each shard is validated
-    before it gets its final name. Repeat an interrupted command to continue it.
+    before it gets its final name. Repeat an interrupted command to continue it. At the end a pipeline file is written
+    for the shards, as by `landfall init`; one that exists stays as it is.
     """
 
 
@@ -232,17 +268,39 @@ def _pack(collection: Collection, target: Path, num_shards: int, seed: int) -> N
     with progress_bar(what, packer.num_examples, counts="examples") as step:
         paths = packer.pack(step)
     size_bytes = sum(path.stat().st_size for path in paths)
-    context = click.get_current_context(silent=True)
-    if context is not None and context.meta.get(AS_JSON):
+    context = click.get_current_context()
+    if context.meta[AS_JSON]:
         facts = {"examples": packer.num_examples, "size_bytes": size_bytes, "shards": [str(path) for path in paths]}
-        click.echo(json.dumps({**facts, "notes": list(collection.notes)}))
+        written, problems = _initialised(context, target)
+        file, marks = (str(written.file), list(written.marks)) if written is not None else (None, [])
+        click.echo(json.dumps({**facts, "notes": [*collection.notes, *problems], "pipeline": file, "check": marks}))
         return
-    click.echo(
-        f"Packed {packer.num_examples:,} examples into {len(paths)} shards, {size_bytes:,} bytes, in {target}. "
-        f"Next: landfall init {shlex.quote(str(target))}"
-    )
+    following = f"Next: landfall init {shlex.quote(str(target))}"
+    packed = f"Packed {packer.num_examples:,} examples into {len(paths)} shards, {size_bytes:,} bytes, in {target}."
+    click.echo(packed if context.meta[INIT] else f"{packed} {following}")
     for note in collection.notes:
         click.echo(note)
+    if not context.meta[INIT]:
+        return
+    written, problems = _initialised(context, target)
+    for problem in problems:
+        click.echo(problem)
+    if written is not None:
+        report(written, [str(target)])
+    else:
+        click.echo(following)
+
+
+def _initialised(context: click.Context, target: Path) -> tuple[Written | None, list[str]]:
+    """Write a pipeline for packed shards, unless --no-init; return it, or why not: the shards are good without it."""
+    if not context.meta[INIT]:
+        return None, []
+    source = Path(context.params.get("folder") or context.params["file"]).resolve()
+    name = context.meta[DATASET] or dataset_name(source.name if source.is_dir() else source.stem) or "data"
+    try:
+        return write_pipeline([str(target)], name, context.meta[PIPELINE], otherwise=OTHER_FILE), []
+    except (CliError, click.UsageError) as error:
+        return None, [f"No pipeline file was written: {error.format_message()}"]
 
 
 def shards_of_splits(collection: Collection, num_shards: int) -> dict[str, int]:

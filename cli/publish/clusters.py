@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ import click
 from cli.errors import CliError
 from function_app.config.clusters import CLUSTERS_FILE, Cluster
 from function_app.config.pipeline_files import load_clusters, read_pipelines
-from shared.vm_sizes import retirement, vm_size_names
+from shared.vm_sizes import is_quota_of, retirement, vm_size_names
 
 if TYPE_CHECKING:
     from azure.ai.ml.entities import AmlCompute
@@ -73,21 +72,9 @@ class Region:
         return None
 
     def _limit(self, size: OfferedSize, priority: str) -> int | None:
-        """Return the limit of a size's family, None where no quota has its name.
-
-        The list of sizes calls a family `standardNCSv3Family`, that of quotas
-        `Standard NCSv3 Family Cluster Dedicated vCPUs`; low priority has one quota for all families.
-        """
-        wanted = "lowpriority" if priority == "low" else _letters(size.family)
-        for name, limit in self.quotas.items():
-            found = _letters(name)
-            if wanted in found and ("lowpriority" in found) == (priority == "low"):
-                return limit
-        return None
-
-
-def _letters(name: str) -> str:
-    return re.sub(r"[^a-z0-9]", "", name.lower())
+        """Return the limit of a size's family, None where no quota has its name."""
+        found = (limit for name, limit in self.quotas.items() if is_quota_of(name, size.family, priority))
+        return next(found, None)
 
 
 @dataclass(frozen=True, kw_only=True)

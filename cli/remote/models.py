@@ -12,6 +12,7 @@ import click
 
 from cli.options import RUN_ID, as_json_option, with_api
 from cli.remote.api_client import ApiClient, shown_time
+from cli.screen import answer
 
 _NAMED = re.compile(r"([A-Za-z0-9][A-Za-z0-9_.-]{0,254}):([A-Za-z0-9][A-Za-z0-9_.-]{0,254})", re.ASCII)
 
@@ -47,7 +48,7 @@ def models(client: ApiClient, name: str | None, *, as_json: bool) -> None:
     else:
         found = client.get(f"/api/models/{quote(name, safe='')}")
         listed = [found]
-    click.echo(json.dumps(found, indent=2) if as_json else "\n".join(describe_models(listed)))
+    answer(found, describe_models(listed), as_json=as_json)
 
 
 def describe_models(listed: Sequence[Mapping[str, Any]]) -> Iterator[str]:

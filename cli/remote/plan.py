@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import quote
@@ -11,10 +10,12 @@ import click
 
 from cli.options import TRAINABLE, as_json_option, with_api
 from cli.remote.api_client import ApiClient
+from cli.screen import answer
 
 HOUR_S, MINUTE_S = 3600, 60
 SYNTHETIC = "synthetic"
 MAX_OUTCOMES = 5
+BAR_COLUMNS = 20
 
 
 @click.command(epilog="Example: landfall plan digits/2026-11-20")
@@ -30,7 +31,7 @@ def plan(client: ApiClient, target: tuple[str, str | None], *, as_json: bool) ->
     """
     dataset, version = target
     found = client.get(f"/api/datasets/{quote(dataset, safe='')}/{quote(version or SYNTHETIC, safe='')}/plan")
-    click.echo(json.dumps(found, indent=2) if as_json else "\n".join(describe_plan(found)))
+    answer(found, describe_plan(found), as_json=as_json)
 
 
 def describe_plan(plan: Mapping[str, Any]) -> Iterator[str]:
@@ -51,6 +52,7 @@ def describe_plan(plan: Mapping[str, Any]) -> Iterator[str]:
     for problem in plan["price_problems"]:
         yield f"  {problem}"
     yield from _clusters(plan)
+    yield from _chart(plan)
     best = plan["recommended"]
     if best is not None:
         yield f"  recommended: {_nodes(best)} of {best['cluster']}, {_size(best, plan)}"
@@ -68,17 +70,35 @@ def _batches(own: Mapping[str, Any], plan: Mapping[str, Any]) -> str:
 
 
 def _clusters(plan: Mapping[str, Any]) -> Iterator[str]:
+    quotas = {cluster["quota"] for cluster in plan["clusters"]}
+    if len(quotas) == 1:  # as where it may not be read
+        yield f"  quota: {quotas.pop()}"
     for cluster in plan["clusters"]:
         mark = ", which the pipeline names" if cluster["is_own"] else ""
         price = cluster["price_per_node_hour"]
         cost = "without a price" if price is None else f"{price:,.2f} {plan['currency']} a node and hour"
         yield f"  {cluster['name']}{mark}: {cluster['vm_size']}, {cost}"
         yield f"    {cluster['network']}; {cluster['life_cycle']}"
-        yield f"    quota: {cluster['quota']}"
+        yield f"    now: {cluster['now']}"
+        if quotas:
+            yield f"    quota: {cluster['quota']}"
         for one in plan["estimates"]:
             if one["cluster"] == cluster["name"]:
                 problem = f"; {one['problem']}" if one["problem"] else ""
                 yield f"    {_nodes(one):>9}  {one['num_ranks']:>4} ranks  {_size(one, plan)}{problem}"
+
+
+def _chart(plan: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a bar for the time on each size, from the submission to the end, with its cost."""
+    timed = [one for one in plan["estimates"] if one["total_s"]]
+    if not timed:
+        return
+    yield "  time, of the longest one; cost:"
+    longest, widest = max(one["total_s"] for one in timed), max(len(one["cluster"]) for one in timed)
+    for one in timed:
+        bar = "#" * max(1, round(BAR_COLUMNS * one["total_s"] / longest))
+        cost = "" if one["cost"] is None else f"  {one['cost']:,.2f} {plan['currency']}"
+        yield f"    {one['cluster']:<{widest}}  {one['num_nodes']:>3}  {bar:<{BAR_COLUMNS}}{cost}"
 
 
 def _nodes(one: Mapping[str, Any]) -> str:

@@ -24,6 +24,7 @@ from cli.options import (
 from cli.remote.api_client import ApiClient, ApiError, shown_time
 from cli.remote.plan import describe_plan, described_outcome
 from cli.remote.sweeps import SweepOption, describe_sweep_request, read_value, sweep_members
+from cli.screen import answer, show
 from shared.progress import RankPlace
 
 HOURS = {"h": 1, "d": 24, "w": 168}
@@ -65,10 +66,10 @@ def runs(client: ApiClient, /, limit: int, *, since: int | None, as_json: bool, 
             raise click.UsageError("--since cannot be combined with --state or --after.")
         dataset = filters["dataset"]
         spent = client.get("/api/spending", hours=since, **({"dataset": dataset} if dataset else {}))
-        click.echo(json.dumps(spent, indent=2) if as_json else "\n".join(describe_spending(spent, limit)))
+        answer(spent, describe_spending(spent, limit), as_json=as_json)
         return
     found = client.get("/api/runs", limit=limit, **{name: value for name, value in filters.items() if value})
-    click.echo(json.dumps(found, indent=2) if as_json else "\n".join(listing(found, filters)))
+    answer(found, listing(found, filters), as_json=as_json)
 
 
 def describe_spending(spent: Mapping[str, Any], limit: int) -> Iterator[str]:
@@ -82,7 +83,7 @@ def describe_spending(spent: Mapping[str, Any], limit: int) -> Iterator[str]:
         yield f"… {spent['num_runs'] - limit:,} older ones: add --limit"
     if len(spent["datasets"]) > 1:
         for row in spent["datasets"]:
-            yield f"{row['dataset']}: {_spent(row['node_hours'], row['cost'] or None)}, runs: {row['num_runs']:,}"
+            yield f"{row['dataset']}: {_spent(row['node_hours'], row['cost'])}, runs: {row['num_runs']:,}"
     span = f"from {shown_time(spent['since'])} to {shown_time(spent['until'])}"
     if not spent["num_runs"]:
         yield f"No run had nodes {span}: no node-hours, no cost."
@@ -129,7 +130,7 @@ def run(client: ApiClient, run_id: str, *, as_json: bool) -> None:
     files = files_of(found, twin.host_connection if twin and is_local else None)
     described = [*describe_run(found), *files]
     ranks = describe_ranks(_ranks(client, run_id)) if found["submitted_at"] else ()
-    click.echo("\n".join([*described, *ranks]))
+    show([*described, *ranks])
 
 
 def _ranks(client: ApiClient, run_id: str) -> dict[str, Any]:
@@ -318,17 +319,17 @@ def submit(
         asked = {"overrides": dict(overrides), "force": force, "num_nodes": num_nodes or 1}
         asked |= sweep_members(grid, sweep_file, max_node_hours)
         sweep = client.submit_sweep(*target, asked)
-        click.echo(json.dumps(sweep, indent=2) if as_json else "\n".join(describe_sweep_request(sweep)))
+        answer(sweep, describe_sweep_request(sweep), as_json=as_json)
         return
     if max_node_hours or num_nodes:
         raise click.UsageError("--max-node-hours and --num-nodes belong to a sweep: add --sweep or --sweep-file.")
     if dry_run:
         plan = client.submit(*target, dict(overrides), force=force, dry_run=True)
-        click.echo(json.dumps(plan, indent=2) if as_json else "\n".join(describe_plan(plan)))
+        answer(plan, describe_plan(plan), as_json=as_json)
         return
     run = client.submit(*target, dict(overrides), force=force)
     lines = describe_request(run, "/".join(filter(None, target)))
-    click.echo(json.dumps(run, indent=2) if as_json else "\n".join(lines))
+    answer(run, lines, as_json=as_json)
 
 
 def describe_request(run: Mapping[str, Any], target: str) -> Iterator[str]:

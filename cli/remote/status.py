@@ -14,6 +14,7 @@ import click
 from cli.options import DATASET_VERSION, as_json_option, running_twin_of_this_clone, with_api
 from cli.remote.api_client import ApiClient, shown_time
 from cli.remote.watching import describe_overview, follow, now
+from cli.screen import answer, show
 from shared.safe_text import readable_bytes
 
 MAX_LISTED = 20
@@ -62,17 +63,20 @@ def status(
     def ask() -> dict[str, Any]:
         return client.get("/api/overview") if target is None else client.dataset_version(*target)
 
-    def show(found: Mapping[str, Any]) -> None:
+    def tell(found: Mapping[str, Any]) -> None:
         lines = describe_overview(found) if target is None else describe_version(found)
         if is_watched and not as_json:
             click.clear()  # on a terminal only
             click.echo(f"{shown_time(now())}")
-        click.echo(json.dumps(found, indent=None if is_watched else 2) if as_json else "\n".join(lines))
+        if as_json:
+            click.echo(json.dumps(found, indent=None if is_watched else 2))
+        else:
+            show(lines)
 
     if is_watched:
-        follow(ask, show)
+        follow(ask, tell)
     else:
-        show(ask())
+        tell(ask())
 
 
 def _show_shards(client: ApiClient, target: tuple[str, str], filters: Mapping[str, str], *, as_json: bool) -> None:
@@ -83,9 +87,8 @@ def _show_shards(client: ApiClient, target: tuple[str, str], filters: Mapping[st
         return
     for shard in found:
         size = f"{shard['num_records']:,} records, {readable_bytes(shard['size_bytes'])}"
-        click.echo(f"{shard['state']}  {shard['name']}  {size}")
-        for reason in shard["reasons"]:
-            click.echo(f"  {reason_text([reason])}")
+        show([f"{shard['state']}  {shard['name']}  {size}"])
+        show(f"  {reason_text([reason])}" for reason in shard["reasons"])
     if not found:
         verdict = filters.get("state")
         click.echo(f"No shard of {'/'.join(target)} {f'was {verdict}' if verdict else 'has a verdict'}.")
@@ -309,7 +312,7 @@ def datasets(client: ApiClient, dataset: str | None, after: str | None, *, as_js
     if as_json:
         click.echo(json.dumps(found, indent=2))
         return
-    click.echo("\n".join(_datasets(found) if dataset is None else _versions(found)))
+    show(_datasets(found) if dataset is None else _versions(found))
 
 
 def _datasets(found: Mapping[str, Any]) -> Iterator[str]:
@@ -347,7 +350,7 @@ def _versions(found: Mapping[str, Any]) -> Iterator[str]:
 def pipelines(client: ApiClient, *, as_json: bool) -> None:
     """List the pipelines, and what is wrong with those that are out of service."""
     found = client.pipelines()
-    click.echo(json.dumps({"pipelines": found}, indent=2) if as_json else "\n".join(_pipelines(found)))
+    answer({"pipelines": found}, _pipelines(found), as_json=as_json)
 
 
 def _pipelines(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:

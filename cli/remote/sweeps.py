@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -15,6 +15,7 @@ from cli.errors import CliError
 from cli.files import read_at_most
 from cli.options import RUN_ID, as_json_option, with_api
 from cli.remote.api_client import ApiClient
+from cli.screen import columns, show
 
 MAX_FILE_BYTES = 1 << 20
 MAX_COLUMNS = 8
@@ -112,8 +113,8 @@ def compare(client: ApiClient, runs: tuple[str, ...], *, as_json: bool) -> None:
         return
     for name in runs:
         if name.startswith("sweep-"):
-            click.echo("\n".join(describe_sweep(client.get(f"/api/sweeps/{quote(name, safe='')}"))))
-    click.echo("\n".join(describe_comparison(found)))
+            show(describe_sweep(client.get(f"/api/sweeps/{quote(name, safe='')}")))
+    show(describe_comparison(found, width=columns()))
 
 
 def describe_sweep(sweep: Mapping[str, Any]) -> Iterator[str]:
@@ -135,8 +136,11 @@ def _with_interval(run: Mapping[str, Any], name: str) -> str:
     return f"{run['metrics'][name]:.6g}" + (" ({:.4g} to {:.4g})".format(*bounds) if bounds else "")
 
 
-def describe_comparison(found: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a table with a line for each run, and then which run each line is."""
+def describe_comparison(found: Mapping[str, Any], width: int | None = None) -> Iterator[str]:
+    """Yield a table with a line for each run, and then which run each line is.
+
+    ``width``: columns of a terminal. A table that is wider becomes a list.
+    """
     options, metrics, runs = found["options"], found["metrics"][:MAX_COLUMNS], found["runs"]
     has_cost = any(run["cost"] is not None for run in runs)
     heads = ["run", "state", *options, *metrics, "time", "node-hours", *(["cost"] if has_cost else [])]
@@ -149,10 +153,23 @@ def describe_comparison(found: Mapping[str, Any]) -> Iterator[str]:
         row = [str(number), run["state"], *values, time, f"{run['node_hours']:.3g}", *([cost] if has_cost else [])]
         rows.append([cell[:MAX_CELL_CHARS] for cell in row])
     widths = [max(len(row[column]) for row in rows) for column in range(len(heads))]
-    for row in rows:
-        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+    if width is not None and sum(widths) + 2 * (len(heads) - 1) > width:
+        yield from _as_list(rows)
+    else:
+        for row in rows:
+            yield "  ".join(cell.ljust(size) for cell, size in zip(row, widths, strict=True)).rstrip()
     for number, run in enumerate(runs, start=1):
         model = f", model {run['model_name']} version {run['model_version']}" if run["model_name"] else ""
         yield f"{number}: {run['run_id']} ({run['dataset']}/{run['version']}, generation {run['generation']}){model}"
         if run["reason"]:
             yield f"   {run['reason']}"
+    yield from found.get("notes", [])
+
+
+def _as_list(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yield a table's rows below each other, each with its cells by name."""
+    (_, *heads), *others = rows
+    size = max(map(len, heads))
+    for number, *cells in others:
+        yield f"run {number}:"
+        yield from (f"  {head.ljust(size)}  {cell}" for head, cell in zip(heads, cells, strict=True) if cell)

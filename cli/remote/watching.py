@@ -11,6 +11,7 @@ import click
 
 from cli.options import as_json_option, with_api
 from cli.remote.api_client import ApiClient, ask_patiently, shown_time
+from cli.screen import show
 
 POLL_S = 5.0
 MAX_SHOWN = 20
@@ -30,13 +31,16 @@ def watch(client: ApiClient, *, as_json: bool) -> None:
     """
     known = client.get("/api/overview")
     if not as_json:
-        click.echo("\n".join(describe_overview(known)))
+        show(describe_overview(known))
         click.echo("Watching. Ctrl-C ends it.", err=True)
     while True:
         time.sleep(POLL_S)
         found = ask_patiently(lambda: client.get("/api/overview"))
         for event in events(known, found, now()):
-            click.echo(json.dumps(event) if as_json else f"{shown_time(event['at'])}  {event['text']}")
+            if as_json:
+                click.echo(json.dumps(event))
+            else:
+                show([f"{shown_time(event['at'])}  {event['text']}"])
         known = found
 
 

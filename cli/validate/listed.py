@@ -119,9 +119,11 @@ def differences(every: Sequence[Judged], listed: Listed) -> list[Reason]:
     reasons += [_reason(ReasonCode.DIFFERS_FROM_LIST, stated.source, problem) for problem in listed.problems]
     missing = [name for name in listed.shards if name not in there]
     for split in {} if missing else dict.fromkeys(shard.split for shard in listed.shards.values()):
-        verdicts = [there[name].verdict for name, shard in listed.shards.items() if shard.split == split]
-        total = sum(verdict.num_records for verdict in verdicts if verdict is not None)
-        if problem := stated.wrong_total(split, total):
+        every_verdict = [there[name].verdict for name, shard in listed.shards.items() if shard.split == split]
+        verdicts = [verdict for verdict in every_verdict if verdict is not None]
+        total = sum(verdict.num_records for verdict in verdicts)
+        sizes = (sum(one.statistics.num_bytes for one in verdicts), sum(one.size_bytes for one in verdicts))
+        if problem := stated.wrong_total(split, total, sizes):
             reasons.append(_reason(ReasonCode.DIFFERS_FROM_LIST, stated.source, f"{stated.source}: {problem}"))
     return reasons + [_missing(name, stated) for name in missing]
 

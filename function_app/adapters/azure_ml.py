@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http import HTTPStatus
@@ -13,6 +14,7 @@ from function_app.adapters.azure_ml_logs import JobLogs, run_details
 from function_app.adapters.azure_ml_metrics import read_metrics, tracking_client
 from function_app.adapters.azure_ml_pace import Pace
 from function_app.adapters.connections import credential
+from function_app.domain.capacity import ROLE_MISSING, Capacity, ClusterNow, OfferedFamily, Quota
 from function_app.domain.errors import ServiceUnavailableError, SubmissionRefusedError
 from function_app.domain.failures import NAME_TAKEN, NOT_PUBLISHED
 from function_app.domain.jobs import (
@@ -39,6 +41,8 @@ RUN_ID_TAG = "landfall.run_id"
 OPTIONS: dict[str, Any] = {"retry_total": 3, "connection_timeout": 5, "read_timeout": 30}
 """The SDK's own read time-out is 300 s: longer than an HTTP answer of a function may take."""
 
+CAPACITY_S = 30.0
+"""How long what was read of clusters and quotas is kept: a plan that is looked at again asks nothing."""
 MAX_DETAIL_CHARS = 2000
 _TRY_LATER = frozenset({401, 408, 409, 429})
 """401: the token has expired; the next try gets another one."""
@@ -121,6 +125,7 @@ class AzureMLJobs:
 
     def __init__(self, client: WorkspaceClient) -> None:
         self._client = client
+        self._capacity: tuple[float, Capacity | LandfallError] | None = None
 
     def submit(self, spec: JobSpec) -> JobStatus:
         """See JobService. One PUT, one GET where the name is taken, and one before it where the job has files.
@@ -208,6 +213,38 @@ class AzureMLJobs:
             except ResourceNotFoundError:
                 return False
         return True
+
+    def capacity(self) -> Capacity:
+        """See JobService. One GET, and four where the identity may read quotas; kept for CAPACITY_S, as is an error.
+
+        Two callers may ask at the same time, which does no harm.
+        """
+        if self._capacity is None or time.monotonic() - self._capacity[0] > CAPACITY_S:
+            try:
+                found: Capacity | LandfallError = self._read_capacity()
+            except LandfallError as error:
+                found = error
+            self._capacity = time.monotonic(), found
+        known = self._capacity[1]
+        if isinstance(known, LandfallError):
+            raise known
+        return known
+
+    def _read_capacity(self) -> Capacity:
+        from azure.core.exceptions import HttpResponseError
+
+        with self._client.errors("list the clusters of the workspace"):
+            client = self._client.get()
+            clusters = dict(_clusters(client, self._client.workspace))
+        with self._client.errors("read the quotas of the region"):
+            try:
+                quotas = tuple(_quota(usage) for usage in client.compute.list_usage())
+                families = dict(map(_family, client.compute.list_sizes()))
+            except HttpResponseError as error:
+                if error.status_code != HTTPStatus.FORBIDDEN:
+                    raise
+                return Capacity(clusters=clusters, refusal=ROLE_MISSING)
+        return Capacity(clusters=clusters, quotas=quotas, families=families)
 
     def log_tail(self, name: str, *, max_bytes: int) -> str | None:
         """See JobService."""
@@ -303,6 +340,27 @@ class AzureMLModels:
             description=model.description or "",
             tags=dict(model.tags or {}),
         )
+
+
+def _clusters(client: MLClient, workspace: Workspace) -> Iterator[tuple[str, ClusterNow]]:
+    """Yield the clusters with their nodes, which the SDK's own list leaves out; a contract test covers the call."""
+    found: Any = client.compute._operation.list(workspace.resource_group, workspace.name)  # noqa: SLF001
+    for resource in found:
+        own: Any = getattr(resource.properties, "properties", None)
+        scale: Any = getattr(own, "scale_settings", None)
+        if scale is not None:  # no cluster has none; a compute instance has
+            now = ClusterNow(num_nodes=int(own.current_node_count or 0), max_nodes=int(scale.max_node_count or 0))
+            yield str(resource.name), now
+
+
+def _quota(usage: Any) -> Quota:
+    return Quota(name=str(usage.name["value"]), used=int(usage.current_value or 0), limit=int(usage.limit or 0))
+
+
+def _family(size: Any) -> tuple[str, OfferedFamily]:
+    """Return a size's name and family. azure-ai-ml 1.35 sets members under their names in the REST API."""
+    vcpus = getattr(size, "v_cp_us", None) or getattr(size, "vCPUs", None)
+    return str(size.name).lower(), OfferedFamily(name=str(size.family or size.name), vcpus=int(vcpus or 0))
 
 
 def _command_job(spec: JobSpec) -> Any:

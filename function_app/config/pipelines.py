@@ -38,7 +38,7 @@ from function_app.config.registration import Register
 from function_app.domain.errors import PipelineError
 from function_app.domain.failures import RETRYING, FailureClass, Remedy
 from shard_validation import CountsPolicy, DataRequirements, DriftPolicy, ImagePolicy, Limits
-from shared.job_arguments import TrainingOptions
+from shared.job_arguments import SCRIPT_PATHS, TrainingOptions
 from shared.manifest import SYNTHETIC, Encoding, FeatureKind, FeatureSpec, Format, RawDtype
 
 OPTION_NAMES = tuple(field.name for field in fields(TrainingOptions))
@@ -230,9 +230,10 @@ class Train(Section):
     """Environment variables of the job; they override those that Landfall sets."""
 
     @property
-    def file_flags(self) -> tuple[str, ...]:
-        """The flag by which a script of one's own gets its files, where it gets paths as flags."""
-        return ("--files",) if self.files and self.pass_paths else ()
+    def paths_passed(self) -> tuple[str, ...]:
+        """The paths that a script of one's own gets as flags."""
+        files = ("files",) if self.files else ()
+        return (*SCRIPT_PATHS, *files) if self.pass_paths else ()
 
     @model_validator(mode="after")
     def _text_overrides_are_listed(self) -> Self:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import date
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from function_app.config.clusters import Clusters
 from function_app.config.fields import GpuName, Section, VmSizeName
@@ -15,6 +15,8 @@ from function_app.config.fields import GpuName, Section, VmSizeName
 PRICES_FILE = "prices.yaml"
 MAX_SIZES = 200
 MAX_S = 86_400.0
+OLD_DAYS = 180
+"""Plans say of older prices that they are old."""
 
 Rate = Annotated[float, Field(gt=0, le=1e6)]
 Share = Annotated[float, Field(gt=0, le=1)]
@@ -74,6 +76,25 @@ class Prices(Section):
     """Seconds of a job besides its epochs, until runs have shown it."""
     idle_s: Seconds = 120.0
     """Seconds for which nodes are paid after a job, `LANDFALL_IDLE_TIME`."""
+
+    @field_validator("sizes")
+    @classmethod
+    def _named_once(cls, sizes: dict[str, SizePrice]) -> dict[str, SizePrice]:
+        seen: dict[str, str] = {}
+        for name in sizes:
+            if (other := seen.setdefault(name.lower(), name)) != name:
+                raise ValueError(f"{other} and {name} are one size; remove one of them")
+        return sizes
+
+    def age(self, today: date) -> str | None:
+        """Return that the prices are old, in words; None while they are not."""
+        days = (today - self.as_of).days
+        if days <= OLD_DAYS:
+            return None
+        return (
+            f"{PRICES_FILE} is {days:,} days old (as_of: {self.as_of}): compare it with the prices of your region "
+            "and contract, and write them with their date"
+        )
 
     def price(self, vm_size: str, priority: str) -> float | None:
         """Return the price of one node for one hour; None where the file has none."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -21,9 +22,21 @@ def yaml_as_json(text: bytes, name: str) -> str:
     if len(text) > MAX_FILE_BYTES:
         raise PipelineError(f"{name}: the file is larger than {MAX_FILE_BYTES} bytes")
     try:
-        return json.dumps(yaml.load(text, Loader=_Loader), allow_nan=False)  # noqa: S506 (a SafeLoader)
+        found = yaml.load(text, Loader=_Loader)  # noqa: S506 (a SafeLoader)
+        for field, number in _infinite(found, ()):
+            raise PipelineError(f"{name}: {field}: must be a finite number, got {number}")
+        return json.dumps(found, allow_nan=False)
     except (yaml.YAMLError, TypeError, ValueError) as error:
         raise PipelineError(f"{name}: not valid YAML: {_yaml_problem(error)}") from error
+
+
+def _infinite(value: Any, path: tuple[str, ...]) -> Iterator[tuple[str, float]]:
+    """Yield field path and value of each number that JSON cannot hold."""
+    if isinstance(value, dict | list):
+        for key, member in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _infinite(member, (*path, str(key)))
+    elif isinstance(value, float) and not math.isfinite(value):
+        yield ".".join(path) or "the file", value
 
 
 def _yaml_problem(error: Exception) -> str:

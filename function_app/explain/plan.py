@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from function_app.config.pipelines import Pipeline, is_own_script, processes_under
+from function_app.domain.capacity import Capacity
 from function_app.domain.records import DatasetVersion, Generation, RunRecord
 from function_app.domain.run_states import SETTLED
 from function_app.ingest.closing import described
@@ -33,12 +34,13 @@ from function_app.services import Services
 from shared.errors import LandfallError
 from shared.job_arguments import TrainingOptions
 from shared.manifest import SYNTHETIC, Manifest, ManifestError, fingerprint
+from shared.safe_text import one_line
 from shared.vm_sizes import retirement, vm_size
 
 MAX_OUTCOMES = 5
+MAX_REFUSAL_CHARS = 500
 DRY_RUN = "dry-run"
 """Stands for the key of a forced request that is not made; its run gets another name than this one says."""
-ROLE = "Reader of the subscription, or another role with Microsoft.MachineLearningServices/locations/usages/read"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +53,9 @@ class ClusterPlan:
     network: str
     life_cycle: str
     quota: str
+    """The region's quota for its size, or why that is not known."""
+    now: str
+    """Its nodes now, or why they are not known."""
 
     @property
     def name(self) -> str:
@@ -90,6 +95,7 @@ class RunPlan:
     """Date of prices and figures; None without ``prices.yaml``."""
     currency: str
     price_problems: tuple[str, ...]
+    """What is wrong with ``prices.yaml``, or that it is old."""
     body: Mapping[str, Any]
     """The body of the request to Azure ML."""
 
@@ -135,7 +141,8 @@ def _sizes(work: Work, kind: str, services: Services) -> dict[str, Any]:
     pipeline, facts = work.pipeline, services.plan_facts
     runs = earlier_runs(pipeline.dataset, services)
     known = observations(runs, kind)
-    clusters = tuple(_cluster(site, pipeline) for site in sites(pipeline, facts))
+    capacity = _capacity(services)
+    clusters = tuple(_cluster(site, pipeline, capacity) for site in sites(pipeline, facts))
     estimates = tuple(
         estimate(work, one.site, number, facts.prices, known)
         for one in clusters
@@ -145,6 +152,7 @@ def _sizes(work: Work, kind: str, services: Services) -> dict[str, Any]:
     best = recommended(estimates)
     several = next((one for one in (own, best) if one is not None and one.num_nodes > 1), None)
     ended = [run for run in runs if outcome_of(run) is not None]
+    age = facts.prices.age(services.clock().date()) if facts.prices else None
     return {
         "clusters": clusters,
         "estimates": estimates,
@@ -155,7 +163,7 @@ def _sizes(work: Work, kind: str, services: Services) -> dict[str, Any]:
         "outcomes": tuple(ended[:MAX_OUTCOMES]),
         "as_of": facts.prices.as_of.isoformat() if facts.prices else None,
         "currency": facts.prices.currency if facts.prices else "",
-        "price_problems": facts.problems,
+        "price_problems": (*facts.problems, *([age] if age else [])),
     }
 
 
@@ -228,7 +236,15 @@ def _validation(generation: Generation, manifest: Manifest | None) -> Iterator[s
         yield f"that the version is complete is a guess: {generation.guess}"
 
 
-def _cluster(site: Site, pipeline: Pipeline) -> ClusterPlan:
+def _capacity(services: Services) -> Capacity | str:
+    """Return what Azure ML says of clusters and quotas, or why it says nothing: a plan does not need it."""
+    try:
+        return services.jobs.capacity()
+    except LandfallError as error:
+        return one_line(str(error))[:MAX_REFUSAL_CHARS]
+
+
+def _cluster(site: Site, pipeline: Pipeline, capacity: Capacity | str) -> ClusterPlan:
     cluster, machines = site.cluster, site.machines
     known = vm_size(machines.vm_size)
     processes = processes_under(pipeline.train.distribution, machines)
@@ -240,13 +256,45 @@ def _cluster(site: Site, pipeline: Pipeline) -> ClusterPlan:
     stay = f"{cluster.min_nodes} nodes stay" if cluster.min_nodes else "no nodes without a job"
     kind = "low priority: nodes may be taken away" if cluster.priority == "low" else "dedicated"
     retired = retirement(machines.vm_size) or (f"{known.retired}" if known and known.retired else "")
+    quota, enough_for = _quota(site, capacity)
     return ClusterPlan(
-        site=site,
+        site=replace(site, enough_for=enough_for),
         is_own=machines.cluster == pipeline.train.cluster,
         network=network,
         life_cycle=f"{kind}; {stay}, at most {cluster.max_nodes}" + (f"; {retired}" if retired else ""),
-        quota=f"unknown: the app may not read it; it takes {ROLE}. `landfall publish` checks it with yours",
+        quota=quota,
+        now=_now(machines.cluster, capacity),
     )
+
+
+def _quota(site: Site, capacity: Capacity | str) -> tuple[str, int | None]:
+    """Return the quota of a cluster's size in words, and for how many nodes it is enough, where that is known."""
+    if isinstance(capacity, str) or capacity.refusal is not None:
+        return f"unknown: {capacity if isinstance(capacity, str) else capacity.refusal}", None
+    known = capacity.quota_of(site.machines.vm_size, site.cluster.priority)
+    if known is None:
+        return f"unknown: the region has no quota for {site.machines.vm_size}, or does not offer it", None
+    quota, vcpus = known
+    enough, more = quota.limit // vcpus, max(0, quota.limit - quota.used) // vcpus
+    text = (
+        f"{quota.name}: {quota.used:,} of {quota.limit:,} vCPUs in use; a node takes {vcpus}, so that it is enough "
+        f"for {_nodes(enough)}, and for {more} more now"
+    )
+    return text, enough
+
+
+def _now(cluster: str, capacity: Capacity | str) -> str:
+    """Return what a cluster has now, in words."""
+    if isinstance(capacity, str):
+        return f"unknown: {capacity}"
+    found = capacity.clusters.get(cluster)
+    if found is None:
+        return "the workspace has no such cluster: `landfall publish` creates it"
+    return f"{_nodes(found.num_nodes)} of at most {found.max_nodes}"
+
+
+def _nodes(number: int) -> str:
+    return f"{number:,} {'node' if number == 1 else 'nodes'}"
 
 
 def _is_own(one: Estimate, pipeline: Pipeline) -> bool:

@@ -12,7 +12,7 @@ from function_app.domain.records import NotificationRecord, RunRecord
 from function_app.domain.run_states import SETTLED, RunState
 from function_app.explain.pending import awaited_of_run
 from function_app.explain.rank_logs import check_rank, lines_of, log_part, place_of, ranks_of
-from function_app.runs.attempts import spent_cost, spent_node_hours
+from function_app.runs.attempts import known_cost, spent_node_hours
 from function_app.runs.comparison import as_if_ended, finite
 from function_app.services import Services
 from shared.errors import LandfallError
@@ -100,7 +100,7 @@ def describe_run(run_id: str, services: Services, *, rank: int = 0) -> RunDescri
         log=tuple(line[:MAX_LINE_CHARS] for line in log if not line.startswith(_NOT_SHOWN))[-MAX_LOG_LINES:],
         log_problem=problem,
         node_hours=spent_node_hours(spent),
-        cost=(spent_cost(pipeline, spent) or None) if pipeline else None,
+        cost=known_cost(pipeline, spent),
         notifications=tuple(services.ledger.notifications(run_id)),
     )
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from function_app.domain.records import RunRecord
-from function_app.runs.attempts import spent_cost, spent_node_hours
+from function_app.runs.attempts import known_cost, spent_node_hours
 from function_app.runs.comparison import as_if_ended
 from function_app.services import Services
 
@@ -35,8 +35,8 @@ class SpentByDataset:
     dataset: str
     num_runs: int
     node_hours: float
-    cost: float
-    """Sum over the runs whose clusters have a price."""
+    cost: float | None
+    """Sum over the runs whose clusters have a price; None without any."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,8 +62,7 @@ class Spending:
     @property
     def cost(self) -> float | None:
         """In the currency of clusters.yaml; None where no run has a price."""
-        priced = [each.cost for each in self.runs if each.cost is not None]
-        return sum(priced) if priced else None
+        return _sum_of_known(self.runs)
 
 
 def spending(span: timedelta, services: Services, *, dataset: str | None = None) -> Spending:
@@ -111,8 +110,7 @@ def _spent(run: RunRecord, since: datetime, until: datetime, services: Services)
         return None
     within = replace(ended, started_at=max(began, since), ended_at=min(ended.ended_at, until))
     pipeline = services.pipelines.get(run.dataset_version.dataset)
-    cost = (spent_cost(pipeline, [within]) or None) if pipeline else None
-    return SpentByRun(run=run, node_hours=spent_node_hours([within]), cost=cost)
+    return SpentByRun(run=run, node_hours=spent_node_hours([within]), cost=known_cost(pipeline, [within]))
 
 
 def _of_dataset(dataset: str, runs: Sequence[SpentByRun]) -> SpentByDataset:
@@ -120,5 +118,10 @@ def _of_dataset(dataset: str, runs: Sequence[SpentByRun]) -> SpentByDataset:
         dataset=dataset,
         num_runs=len(runs),
         node_hours=sum(each.node_hours for each in runs),
-        cost=sum(each.cost or 0.0 for each in runs),
+        cost=_sum_of_known(runs),
     )
+
+
+def _sum_of_known(runs: Sequence[SpentByRun]) -> float | None:
+    known = [each.cost for each in runs if each.cost is not None]
+    return sum(known) if known else None

@@ -180,7 +180,7 @@ class ListVersion(ListedVersion[Compared]):
             rows = [file.accepted for file in files if file.split == split and not file.is_left_out]
             accepted = [row for row in rows if row is not None]
             if accepted and len(accepted) == len(rows):
-                problem = stated.wrong_total(split, sum(row.num_records for row in accepted))
+                problem = stated.wrong_total(split, sum(row.num_records for row in accepted), _sizes_of(accepted))
                 yield from [problem] if problem else ()
 
     def _sizes(self, listing: Compared, rows: Sequence[ShardRecord]) -> dict[str, list[int]]:
@@ -294,3 +294,10 @@ def _difference(row: ShardRecord, stated: FileList) -> Reason | None:
     return reason_against(
         stated, row.name, size_bytes=row.size_bytes, num_records=row.num_records, checksums=checksums
     )
+
+
+def _sizes_of(accepted: Sequence[ShardRecord]) -> tuple[int, ...]:
+    """Return the bytes of all records and of all files; nothing where the ledger does not know the former."""
+    sizes = [row.statistics.get("num_bytes") for row in accepted]
+    known = [size for size in sizes if isinstance(size, int)]
+    return (sum(known), sum(row.size_bytes for row in accepted)) if len(known) == len(sizes) else ()

@@ -64,6 +64,8 @@ class Site:
     price: float | None
     """An hour of one node; None where neither clusters.yaml nor prices.yaml says it."""
     retired: str | None = None
+    enough_for: int | None = None
+    """Nodes for which the region's quota is enough; None where that is not known."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,9 +133,12 @@ def estimate(
         steps = work.train_records // batch if options.remainder == "drop" else -(-work.train_records // batch)
         found = replace(found, global_batch=batch, steps=steps, problem=found.problem or _misfit(work, batch, ranks))
         images = steps * batch
-    if not images or (found.problem and found.problem != site.retired):
-        return found
-    return _timed(found, work, options, images=images, prices=prices, observations=observations)
+    if images and found.problem in (None, site.retired):
+        found = _timed(found, work, options, images=images, prices=prices, observations=observations)
+    if found.problem is None and site.enough_for is not None and num_nodes > site.enough_for:
+        enough = f"the quota is enough for {site.enough_for} {'node' if site.enough_for == 1 else 'nodes'}"
+        return replace(found, problem=enough)
+    return found
 
 
 def _misfit(work: Work, batch: int, ranks: int) -> str | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -114,13 +113,13 @@ class Expected:
 def expected(run: RunRecord) -> Expected | None:
     """Return what was predicted of a run; None where nothing was."""
     known = run.prediction
-    if not _is_rate(known.get("run_s")):
+    if not all(_is_rate(known.get(name)) for name in ("run_s", "run_low_s", "run_high_s")):
         return None
     return Expected(
         run_s=known["run_s"],
         low_s=known["run_low_s"],
         high_s=known["run_high_s"],
-        hourly=known["price"] * run.num_nodes if known.get("price") else None,
+        hourly=known["price"] * run.num_nodes if _is_rate(known.get("price")) else None,
         source=str(known.get("source")),
         as_of=known.get("as_of"),
     )
@@ -174,13 +173,15 @@ def observations(runs: Sequence[RunRecord], kind: str) -> list[Observation]:
 
 
 def _observation(run: RunRecord) -> Iterator[Observation]:
-    size, record_s = run.prediction.get("vm_size"), run.pace.get("record_s")
-    if not size or not record_s or not run.world_size or not math.isfinite(record_s):
+    size: Any = run.prediction.get("vm_size")
+    record_s: Any = run.pace.get("record_s")
+    if not isinstance(size, str) or not _is_rate(record_s) or not run.world_size:
         return
+    job_s: Any = run.pace.get("job_s")
     waited = run.started_at - run.submitted_at if run.started_at and run.submitted_at else None
     yield Observation(
-        place=Place(vm_size=str(size), num_nodes=run.num_nodes, num_ranks=run.world_size),
+        place=Place(vm_size=size, num_nodes=run.num_nodes, num_ranks=run.world_size),
         record_s=record_s,
-        job_s=run.pace.get("job_s"),
+        job_s=job_s if job_s == 0 or _is_rate(job_s) else None,
         start_s=waited.total_seconds() if waited is not None else None,
     )

@@ -216,6 +216,13 @@ def spent_cost(pipeline: Pipeline, attempts: Sequence[RunRecord]) -> float:
     return sum(_node_hours(run) * _price(pipeline, str(run.spec["compute"])) for run in attempts)
 
 
+def known_cost(pipeline: Pipeline | None, attempts: Sequence[RunRecord]) -> float | None:
+    """Return what attempts cost as far as their clusters have a price: 0 before a node starts, None without one."""
+    if pipeline is None or not any(_price(pipeline, str(run.spec["compute"])) for run in attempts):
+        return None
+    return spent_cost(pipeline, attempts)
+
+
 def _possible(
     wanted: Remedy, failure_class: FailureClass, pipeline: Pipeline, attempts: Sequence[RunRecord]
 ) -> tuple[Remedy, Machines | None]:

@@ -11,7 +11,7 @@ from typing import Any
 from function_app.domain.option_sweeps import ENDED
 from function_app.domain.records import RunRecord
 from function_app.registry.gate import GateError, read_report
-from function_app.runs.attempts import attempts_of, spent_cost, spent_node_hours
+from function_app.runs.attempts import attempts_of, known_cost, spent_node_hours
 from function_app.services import RunServices
 
 MAX_METRICS = 20
@@ -47,6 +47,31 @@ class Comparison:
     """The names of the options that differ."""
     metrics: tuple[str, ...]
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Which metrics have no interval, and why, in words."""
+        ended = [row for row in self.runs if row.run.state in ENDED]
+        known = [row for row in ended if row.run.evidence.get("intervals")]
+        bare = [row.run.run_id for row in ended if row.metrics and row not in known]
+        without = dict.fromkeys(
+            name[:MAX_VALUE_CHARS]
+            for row in known
+            for name in row.metrics
+            if name in self.metrics and name not in row.run.evidence["intervals"]
+        )
+        notes = []
+        if without:
+            notes.append(
+                f"Without an interval: {', '.join(without)}. Only averages over validation examples, and the area "
+                "under the curve, can have one."
+            )
+        if bare:
+            notes.append(
+                f"No metric of {', '.join(bare)} has an interval: there are no results of each validation example "
+                "that make up what its report states."
+            )
+        return tuple(notes)
+
 
 def compared(runs: Sequence[RunRecord], services: RunServices) -> Comparison:
     """Compare runs as they were read."""
@@ -74,7 +99,7 @@ def _row(run: RunRecord, options: Mapping[str, str], services: RunServices) -> C
         epochs=epochs,
         trained_s=hours / max(1, run.num_nodes) * 3600,
         node_hours=hours,
-        cost=(spent_cost(pipeline, spent) or None) if pipeline else None,
+        cost=known_cost(pipeline, spent),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import TYPE_CHECKING
@@ -39,8 +40,16 @@ class ScriptCheck:
         return "; ".join(self.errors[:MAX_LISTED]) + more
 
 
-def check_script(pipeline: Pipeline, read_script: ReadScript, read_modules: ReadModules = no_modules) -> ScriptCheck:
-    """Check a pipeline's script with the modules that it imports, where it is the user's own."""
+def check_script(
+    pipeline: Pipeline,
+    read_script: ReadScript,
+    read_modules: ReadModules = no_modules,
+    arguments_of_runs: Sequence[Sequence[str]] = (),
+) -> ScriptCheck:
+    """Check a pipeline's script with the modules that it imports, where it is the user's own.
+
+    It must take the arguments of each run of an option sweep; without those, the pipeline's.
+    """
     train = pipeline.train
     if not is_own_script(train.script):
         return ScriptCheck()
@@ -53,8 +62,8 @@ def check_script(pipeline: Pipeline, read_script: ReadScript, read_modules: Read
             Machine.of_job(
                 vm_size=pipeline.machines.vm_size,
                 environment=train.environment_variables,
-                arguments=(*train.file_flags, *train.arguments),
-                pass_paths=train.pass_paths,
+                arguments=arguments_of_runs or (train.arguments,),
+                paths=train.paths_passed,
                 registers=pipeline.register_ is not None,
                 distribution=train.distribution,
             ),

@@ -184,7 +184,8 @@ def _plans(
 ) -> tuple[str, list[Plan]]:
     """Return the sweep's id and its runs' jobs, all of which fit the data and their script's rules."""
     pipeline = variants[0][0]
-    check = check_script(pipeline, services.read_script, services.read_modules)
+    arguments = [variant.train.arguments for variant, _ in variants]
+    check = check_script(pipeline, services.read_script, services.read_modules, arguments)
     if request.forced_by is None:
         refuse_held(generation, services.ledger)
         refuse_bad_script(pipeline, check)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from function_app.domain.capacity import ROLE_MISSING, Capacity
 from function_app.domain.errors import MetricsUnreadableError, SubmissionRefusedError
 from function_app.domain.failures import NAME_TAKEN, NOT_PUBLISHED
 from function_app.domain.jobs import (
@@ -17,6 +18,7 @@ from function_app.domain.jobs import (
     not_published,
 )
 from function_app.domain.records import NotificationRecord
+from shared.errors import LandfallError
 
 UNKNOWN_COMPUTE = "400/UserError/BadArgument/UnknownTargetType"
 RUN_ID_TAG = "landfall.run_id"
@@ -42,6 +44,10 @@ class MemoryJobs:
     """Where set, every submission raises it."""
     deleted_computes: set[str] = field(default_factory=set)
     """Missing computes; all others exist."""
+    capacity_now: Capacity = field(default_factory=lambda: Capacity(refusal=ROLE_MISSING))
+    """The clusters and quotas; by default as an identity sees them that has a role on the workspace alone."""
+    capacity_refusal: LandfallError | None = None
+    """Where set, asking for clusters and quotas raises it."""
     unpublished: set[str] = field(default_factory=set)
     """ARM ids of files, environments and code that are not published; all others are."""
 
@@ -92,6 +98,12 @@ class MemoryJobs:
     def has_compute(self, name: str) -> bool:
         """See JobService."""
         return name not in self.deleted_computes
+
+    def capacity(self) -> Capacity:
+        """See JobService."""
+        if self.capacity_refusal is not None:
+            raise self.capacity_refusal
+        return self.capacity_now
 
     def log_tail(self, name: str, *, max_bytes: int) -> str | None:
         """See JobService."""

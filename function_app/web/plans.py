@@ -22,7 +22,8 @@ class PlannedClusterBody(BaseModel):
     priority: str
     network: str
     life_cycle: str
-    quota: str
+    quota: str = Field(description="Of its size in the region, or why it is not known.")
+    now: str = Field(description="Its nodes now, or why they are not known.")
     price_per_node_hour: float | None = Field(description="Null where neither clusters.yaml nor prices.yaml has it.")
 
     @classmethod
@@ -37,6 +38,7 @@ class PlannedClusterBody(BaseModel):
             network=plan.network,
             life_cycle=plan.life_cycle,
             quota=plan.quota,
+            now=plan.now,
             price_per_node_hour=plan.site.price,
         )
 
@@ -146,7 +148,7 @@ class PlanBody(BaseModel):
     throughput: str = Field(description="Where the figures come from.")
     as_of: str | None = Field(description="Date of prices and published figures; null without prices.yaml.")
     currency: str
-    price_problems: list[str] = Field(description="What is wrong with prices.yaml.")
+    price_problems: list[str] = Field(description="What is wrong with prices.yaml, or that it is old.")
     clusters: list[PlannedClusterBody]
     estimates: list[EstimateBody]
     own: EstimateBody | None = Field(description="As the pipeline's file says.")

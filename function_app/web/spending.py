@@ -26,7 +26,7 @@ class DatasetSpendingBody(BaseModel):
     dataset: str
     num_runs: int
     node_hours: float
-    cost: float = Field(description="Sum over the runs whose clusters have a price.")
+    cost: float | None = Field(description="Sum over the runs whose clusters have a price; null without any.")
 
     @classmethod
     def of(cls, row: SpentByDataset) -> Self:

@@ -158,6 +158,7 @@ class ComparisonBody(BaseModel):
 
     options: list[str] = Field(description="Names of the options that differ.")
     metrics: list[str] = Field(description="Names of the metrics that any of them has.")
+    notes: list[str] = Field(description="Which metrics have no interval, and why.")
     runs: list[ComparedRunBody]
 
 
@@ -243,5 +244,8 @@ def comparison(
     """Show runs side by side: options that differ, metrics, time and cost; a sweep stands for its runs."""
     found = compare(run, services)
     return ComparisonBody(
-        options=list(found.options), metrics=list(found.metrics), runs=[ComparedRunBody.of(row) for row in found.runs]
+        options=list(found.options),
+        metrics=list(found.metrics),
+        notes=list(found.notes),
+        runs=[ComparedRunBody.of(row) for row in found.runs],
     )

@@ -152,6 +152,7 @@ def _is_in_lambda(view: View, node: ast.AST) -> bool:
 
 # -- optimizer_not_distributed
 _OPTIMIZERS = re.compile(r"^(tensorflow|keras|tf_keras)\..*(optimizers\.|train\.\w+Optimizer$)")
+_TORCH_OPTIMIZER = re.compile(r"torch\.optim\.(?!lr_scheduler|swa_utils)")
 _DISTRIBUTED_OPTIMIZER = "DistributedOptimizer"
 _GRADIENT = re.compile(r"(flat_?)?grads?$|gradients?$", re.IGNORECASE)
 _AVERAGING_GRADIENTS = (
@@ -183,6 +184,29 @@ def _check_optimizers(view: View) -> Iterator[Finding]:
     if steps and view.modules.uses("torch") and not _may_average_gradients(view):
         message = "the loop calls backward and step without a Horovod optimizer"
         yield view.finding(RuleCode.OPTIMIZER_NOT_DISTRIBUTED, steps[0], message)
+    elif steps:
+        yield from _plain_steps(view)
+
+
+def _plain_steps(view: View) -> Iterator[Finding]:
+    """Find steps of an optimizer of PyTorch that is not the one that Horovod wraps."""
+    wrapped = next(view.horovod_calls(_DISTRIBUTED_OPTIMIZER), None)
+    averages = any(_may_be_gradients(view, call) for call in view.horovod_calls(*_AVERAGING_GRADIENTS))
+    if wrapped is None or averages:
+        return
+    for call in view.method_calls("step"):
+        receiver = call.func.value if isinstance(call.func, ast.Attribute) else call.func
+        if any(_is_plain_of_torch(view, each) for each in (receiver, *call.args[:1])):
+            where = view.script.where(wrapped.lineno)
+            message = f"step is called on a plain optimizer; the optimizer that {where} wraps is not used"
+            yield view.finding(RuleCode.OPTIMIZER_NOT_DISTRIBUTED, call, message)
+
+
+def _is_plain_of_torch(view: View, node: ast.expr) -> bool:
+    """Whether a value can be nothing but an optimizer of PyTorch's own; a scheduler of rates is none."""
+    origins = view.flow.origins(node)
+    paths = [view.modules.paths(each.func) if isinstance(each, ast.Call) else frozenset() for each in origins]
+    return bool(paths) and all(any(_TORCH_OPTIMIZER.match(path) for path in each) for each in paths)
 
 
 def _plain_minimize(view: View) -> Iterator[Finding]:

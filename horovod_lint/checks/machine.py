@@ -1,4 +1,4 @@
-"""What depends on the machine and the job: GPUs, the network, command-line arguments, the installed Keras.
+"""What depends on the machine and the job: GPUs, the network, the report, the installed Keras.
 
 docs/lint.md lists what was measured with Horovod 0.28.1, TensorFlow 2.18.1 and Keras 3.15 on two ranks.
 """
@@ -20,7 +20,6 @@ def check(view: View) -> Iterator[Finding]:
     """Run the checks of this module."""
     yield from _check_gpus(view)
     yield from _check_network(view)
-    yield from _check_arguments(view)
     yield from _check_report(view)
     yield from _check_keras3(view)
     yield from _check_callbacks(view)
@@ -130,25 +129,6 @@ def _infiniband_settings(view: View) -> Iterator[tuple[ast.AST, ast.expr]]:
             yield from ((node, k.value) for k in node.keywords if k.arg == _INFINIBAND)
 
 
-# -- arguments_not_taken
-_PARSER = "argparse.ArgumentParser"
-_MAX_NAMED = 3
-
-
-def _check_arguments(view: View) -> Iterator[Finding]:
-    """Find argparse parsers that reject the job's arguments; without a known job there is no finding."""
-    known = _known_options(view)
-    if not view.machine.job_flags or known is None:
-        return
-    # argparse accepts unambiguous prefixes of options
-    missing = [flag for flag in view.machine.job_flags if not any(option.startswith(flag) for option in known)]
-    for call in view.method_calls("parse_args"):
-        if missing and _reads_the_command_line(view, call) and _is_plain_parser(view, call):
-            more = f" and {len(missing) - _MAX_NAMED} more" if len(missing) > _MAX_NAMED else ""
-            message = f"the job passes {', '.join(missing[:_MAX_NAMED])}{more}, which this parser does not accept"
-            yield view.finding(RuleCode.ARGUMENTS_NOT_TAKEN, call, message)
-
-
 # -- report_not_written
 _METRIC = re.compile(r"[A-Za-z_]\w*=")
 """The beginning of a line that reports a metric, as in ``print(f"val_accuracy={value}")``."""
@@ -179,38 +159,6 @@ def _logs_metrics(view: View, call: ast.Call) -> bool:
     paths = view.modules.paths(call.func)
     logs = any(path.startswith("mlflow.") and path.rpartition(".")[2] in _LOG_METRICS for path in paths)
     return logs or (last_name(call) in _LOG_METRICS - {"autolog"} and view.modules.uses("mlflow"))
-
-
-def _known_options(view: View) -> set[str] | None:
-    """Return all options that the script adds, None if a name is not a literal."""
-    found: set[str] = set()
-    for call in view.method_calls("add_argument"):
-        names = [constant_of(argument) for argument in call.args]
-        if not all(isinstance(name, str) for name in names):
-            return None
-        found |= {str(name) for name in names}
-    return found
-
-
-def _reads_the_command_line(view: View, call: ast.Call) -> bool:
-    args = call.args[0] if call.args else keyword_of(call, "args")
-    return args is None or any("sys.argv" in view.modules.paths(node) for node in ast.walk(args) if _is_name(node))
-
-
-def _is_name(node: ast.AST) -> bool:
-    return isinstance(node, ast.Name | ast.Attribute)
-
-
-def _is_plain_parser(view: View, call: ast.Call) -> bool:
-    """Whether a parser is a plain ``argparse.ArgumentParser`` without ``parents``."""
-    receiver = call.func.value if isinstance(call.func, ast.Attribute) else call.func
-    origins = view.flow.origins(receiver)
-    return all(
-        isinstance(each, ast.Call)
-        and _PARSER in view.modules.paths(each.func)
-        and keyword_of(each, "parents") is None
-        for each in origins
-    )
 
 
 # -- keras3_incompatible

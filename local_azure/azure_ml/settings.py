@@ -49,6 +49,7 @@ class Settings:
     log_addresses: LogAddresses
     log_readers: frozenset[str]  # client ids of identities that may read the workspace's storage
     storage_writers: frozenset[str]  # and that may write to it
+    subscription_readers: frozenset[str]  # client ids of identities that may read the region's sizes and quotas
     mount_seed: int  # of the errors of outputs
 
 
@@ -75,6 +76,7 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
         log_addresses=LogAddresses(flags.log_addresses),
         log_readers=frozenset([*flags.log_reader, *flags.storage_writer]),
         storage_writers=frozenset(flags.storage_writer),
+        subscription_readers=frozenset(flags.subscription_reader),
         mount_seed=flags.mount_seed,
     )
     if not settings.identity_header:
@@ -102,6 +104,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--log-addresses", choices=list(LogAddresses), default=LogAddresses.NONE, help="addresses of jobs' logs")
     add("--log-reader", action="append", default=[], metavar="CLIENT_ID", help="identity that may read the logs")
     add("--storage-writer", action="append", default=[], metavar="CLIENT_ID", help="identity that may write files")
+    add("--subscription-reader", action="append", default=[], metavar="CLIENT_ID", help="identity that reads quotas")
     add("--mount-seed", type=int, default=0, help="seed of the errors that writing an output meets now and then")
     add("--events-endpoint", help="topic to publish run events to")
     return parser

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import version
@@ -75,6 +76,8 @@ class DevHostApi:
                 "processUptime": round((time.monotonic() - self.started) * 1000),
                 "functionCount": len(self.functions),
                 "runningInvocations": len(self.invoker.running),
+                "running": Counter(self.invoker.running.values()),
+                "ended": self.invoker.ended,
             }
         )
 

@@ -9,6 +9,7 @@ import json
 import logging
 import time
 import uuid
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -67,6 +68,8 @@ class Invoker:
     """Log the stack trace of a failed invocation too."""
     running: dict[str, str] = field(default_factory=dict)
     """Invocation id to function name."""
+    ended: Counter[str] = field(default_factory=Counter)
+    """Function name to the number of its invocations that have ended."""
     _idle: asyncio.Event = field(default_factory=asyncio.Event)
     """Set while nothing runs."""
 
@@ -82,6 +85,7 @@ class Invoker:
             outcome = await self._call(function, _request(function, invocation_id, data, metadata or {}))
         finally:
             del self.running[invocation_id]
+            self.ended[function.name] += 1
             if not self.running:
                 self._idle.set()
         self._log(function, outcome, time.monotonic() - started)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import httpx
 
@@ -92,7 +92,12 @@ class TwinClient:
 
     def running_invocations(self) -> int:
         """Return how many functions run at this moment."""
-        return int(_json(self._functions.get("/admin/host/status"))["runningInvocations"])
+        return sum(self.invocations("running").values())
+
+    def invocations(self, which: Literal["running", "ended"]) -> Mapping[str, int]:
+        """Return function name → invocations that run now, or that have ended since the dev host was started."""
+        counted: Mapping[str, int] = _json(self._functions.get("/admin/host/status"))[which]
+        return counted
 
     def set_faults(self, plan: Mapping[str, Any]) -> None:
         """Drop, repeat or reorder a topic's deliveries from now on."""

@@ -90,6 +90,7 @@ def azure_ml(places: Places, options: TwinOptions) -> Program:
             *("--storage-identity", CLUSTER_IDENTITY),
             *("--log-reader", FUNCTION_APP_IDENTITY),
             *("--storage-writer", OPERATOR_IDENTITY),
+            *("--subscription-reader", OPERATOR_IDENTITY),
             *("--events-endpoint", f"{places.event_grid_url}/topics/azureml/api/events"),
         ],
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,11 @@ import yaml
 
 from cli.main import landfall
 from function_app.config.pipeline_files import read_pipelines
+from function_app.domain.jobs import plan_run
+from function_app.domain.records import Generation
+from function_app.planning.job_body import job_body
+from local_azure.azure_ml.api.call import violations
+from tests.support.world import VERSION, WORKSPACE
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "scripts.md").read_text(encoding="utf-8")
@@ -22,15 +28,26 @@ KINDS = {
     "An estimator, or another script of TensorFlow 1": "tf1_estimator.py",
     "A script with TensorFlow's strategies": "multi_worker.py",
     "A script with PyTorch, DeepSpeed or the like": "sockets.py",
+    "A script that DeepSpeed's launcher starts": "start_deepspeed.py",
 }
 SNIPPETS = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
 BROUGHT = {
     "scripts/mine.py": "",
+    "scripts/start_deepspeed.py": "",
     "weights.h5": "w",
     "vocab/words.txt": "a",
     "environments/mine.txt": "numpy==2.0.2\n",
 }
 """What the snippets name."""
+CLOSING = Generation(
+    dataset_version=VERSION,
+    number=1,
+    fingerprint="f" * 64,
+    manifest_path="manifests/digits/v1/g1-ffffffffffff.json",
+    num_shards=3,
+    num_records=30,
+    closed_at=datetime(2026, 11, 20, tzinfo=UTC),
+)
 
 
 def test_each_kind_of_script_has_a_section_with_a_script_that_is_tested() -> None:
@@ -43,7 +60,7 @@ def test_each_kind_of_script_has_a_section_with_a_script_that_is_tested() -> Non
 
 @pytest.mark.parametrize("snippet", SNIPPETS)
 def test_each_snippet_makes_a_pipeline_that_is_in_service(tmp_path: Path, snippet: str) -> None:
-    """With the files that it names beside it."""
+    """With the files that it names beside it; its job is one that the strict check of bodies takes."""
     for name, content in BROUGHT.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(content, encoding="utf-8")
@@ -55,6 +72,10 @@ def test_each_snippet_makes_a_pipeline_that_is_in_service(tmp_path: Path, snippe
     (tmp_path / "digits.yaml").write_text(yaml.safe_dump(pipeline), encoding="utf-8")
     found = read_pipelines(tmp_path)
     assert ({}, ["digits"]) == (found.out_of_service, [*found.pipelines])
+    body = job_body(plan_run(found.pipelines["digits"], CLOSING, WORKSPACE).spec, WORKSPACE)
+    assert [] == violations("jobs", body)
+    kind = {"tensorflow": "TensorFlow", "pytorch": "PyTorch"}.get(pipeline["train"].get("distribution"), "Mpi")
+    assert kind == body["properties"]["distribution"]["distributionType"]
 
 
 def test_the_page_has_snippets_of_each_way_to_start_a_script() -> None:

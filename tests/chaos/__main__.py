@@ -34,6 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
     print_table(console, findings)
     for broken in (finding for finding in findings if not finding.holds):
         seen = f"{broken.name}: {broken.value:g} {broken.unit or 'seen'}, promised {broken.promised:g}"
+        seen += f"; but {broken.but}" if broken.but else ""
         console.print(f"a promise broke: {seen}", style="bold red", markup=False)
     write_results(RESULTS, findings, REPOSITORY)
     console.print(f"written to {RESULTS}\n")

@@ -87,8 +87,8 @@ class ChaosPlan:
     """In each such span of the storm hosts live one lifetime longer: runs get through, and meet what is planned."""
     calm_after_s: float = 300.0
     """Longest duration of the storm; it ends earlier if every run has ended and every named fault was met."""
-    give_up_after_s: float = 900.0
-    """Longest wait for the end of all runs once the storm is over."""
+    give_up_after_sweeps: int = 90
+    """Sweeps in which all runs must end once the storm is over."""
 
     def __post_init__(self) -> None:
         if self.versions < 1 or self.shards < 2:

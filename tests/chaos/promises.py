@@ -108,6 +108,7 @@ def promises_of_versions(plan: ChaosPlan, evidence: Evidence) -> list[Finding]:
             "whole versions whose last shards are accepted",
             sum(accepted_of_last(x, last[x], evidence) == last[x] for x in whole),
             len(whole),
+            but="; ".join(filter(None, (not_accepted(x, last[x], evidence) for x in whole))),
         ),
         exactly("whole versions closed with their last content", closed, len(whole)),
         exactly(
@@ -120,10 +121,21 @@ def promises_of_versions(plan: ChaosPlan, evidence: Evidence) -> list[Finding]:
 
 
 def accepted_of_last(dataset: str, last: Mapping[str, str], evidence: Evidence) -> Mapping[str, str]:
-    """Return the accepted shards of a version; of a table, which keeps what it removed, those of its last commit."""
-    accepted = evidence.accepted.get(dataset, {})
-    is_table = layout_of(dataset).is_table
-    return {name: crc for name, crc in accepted.items() if name in last} if is_table else accepted
+    """Return the accepted shards of a version; where it is whole without a file, those of the files that are left.
+
+    Tables keep what a commit has removed, and a verdict on a file that was deleted before a closing stays.
+    """
+    accepted, may_lose_files = evidence.accepted.get(dataset, {}), layout_of(dataset).may_lose_files
+    return {name: crc for name, crc in accepted.items() if name in last} if may_lose_files else accepted
+
+
+def not_accepted(dataset: str, last: Mapping[str, str], evidence: Evidence) -> str:
+    """Return in words how the accepted shards of a version differ from the last ones; nothing where they do not."""
+    accepted = accepted_of_last(dataset, last, evidence)
+    other = sorted(name for name in accepted.keys() & last.keys() if accepted[name] != last[name])
+    found = {"missing": sorted(last.keys() - accepted), "superfluous": sorted(accepted.keys() - last), "other": other}
+    words = ", ".join(f"{what} {names}" for what, names in found.items() if names)
+    return f"{dataset}: {words}" if words else ""
 
 
 def out_of_order(evidence: Evidence) -> int:
@@ -246,9 +258,9 @@ def description(damage: Damage, evidence: Evidence) -> list[Finding]:
     ]
 
 
-def exactly(name: str, value: int, promised: int) -> Finding:
+def exactly(name: str, value: int, promised: int, but: str = "") -> Finding:
     """Return a finding that holds at one value only."""
-    return Finding(name=name, value=float(value), promised=float(promised))
+    return Finding(name=name, value=float(value), promised=float(promised), but=but)
 
 
 def median_or_0(samples: Iterable[float]) -> float:

@@ -24,6 +24,8 @@ class Finding:
     value: float
     unit: str = ""
     promised: float | None = None
+    but: str = ""
+    """What is not as promised, for who looks for the cause."""
 
     @property
     def holds(self) -> bool:

@@ -17,12 +17,12 @@ from azure.core.exceptions import AzureError
 from function_app.domain.errors import ServiceUnavailableError
 from function_app.domain.records import RunRecord
 from function_app.ports import Ledger
-from local_azure.processes import wait_until
 from tests.chaos.changes import DataOwner
-from tests.chaos.ends import Ends
+from tests.chaos.ends import VERSION, Ends
 from tests.chaos.evidence import TOPICS
 from tests.chaos.faults import PlannedFault, call_fault, storage_faults
 from tests.chaos.layouts import Seal, layout_of
+from tests.chaos.patience import Patience
 from tests.chaos.people import People
 from tests.chaos.plan import RECORDS_PER_SHARD, UPLOADS_AT_ONCE, ChaosPlan
 from tests.chaos.report import ChaosError
@@ -36,7 +36,10 @@ CALLS_AT_ONCE = 8
 """How many of the next calls of Azure ML may be about to fail: if it were all of them, no job would ever start."""
 RUNS_PER_VERSION = 20
 """Read more runs of each version than there should be, so that a superfluous one is seen."""
-QUIET_WITHIN_S = 120.0
+SWEEP = "reconcile"
+"""The function that begins again every few seconds: on a busy machine one always runs."""
+SWEEPS_UNTIL_QUIET = 12
+"""How many sweeps may end while the same number of late events is left."""
 
 
 @dataclass(kw_only=True)
@@ -112,22 +115,31 @@ class Storm:
             f"{self.damage.met_in_storm} named faults were met, {self._left_to_meet()} are to be met in the calm"
         )
         calm = time.monotonic()
-        self._await_end(calm + self.plan.give_up_after_s)
+        self._await_end(self._patience(self.plan.give_up_after_sweeps))
         self.damage.recovery_s = time.monotonic() - calm
         return self.damage
 
     def deliver_late_events(self) -> None:
-        """Deliver the events that were held back, and wait until they have been handled."""
+        """Deliver the events that were held back, and wait until they have been handled. Raises ChaosError."""
         self.twin.client.end_faults()
-        wait_until(self._is_quiet, what="the late events to be handled", timeout_s=QUIET_WITHIN_S, poll_s=POLL_S)
+        patience = self._patience(SWEEPS_UNTIL_QUIET)
+        while any(left := self._under_way()) or any(left := self._under_way()):
+            if patience.is_over(sum(left)):
+                running = self.twin.client.invocations("running")
+                raise ChaosError(
+                    f"late events are not handled after {patience}: {left[0]} deliveries and {left[1]} messages "
+                    f"wait, and these functions run: {', '.join(running)}"
+                )
+            time.sleep(POLL_S)
 
-    def _is_quiet(self) -> bool:
-        waiting = (
-            self.twin.client.pending_deliveries,
-            self.twin.queued_messages,
-            self.twin.client.running_invocations,
-        )
-        return not any(look() for look in (*waiting, *waiting))
+    def _under_way(self) -> tuple[int, int, int]:
+        """Return how many deliveries and messages wait, and how many functions but the sweep run."""
+        client = self.twin.client
+        deliveries, messages = client.pending_deliveries(), self.twin.queued_messages()
+        return deliveries, messages, sum(n for name, n in client.invocations("running").items() if name != SWEEP)
+
+    def _patience(self, sweeps: int) -> Patience:
+        return Patience(ended=lambda: self.twin.client.invocations("ended").get(SWEEP, 0), sweeps=sweeps)
 
     def _disturb(self, until: float) -> None:
         uploads, dice = iter(self.plan.uploads()), self.plan.dice("storm")
@@ -200,15 +212,25 @@ class Storm:
         self.twin.twin.await_functions_host()
         self.damage.restarts_s.append(time.monotonic() - killed)
 
-    def _await_end(self, deadline: float) -> None:
+    def _await_end(self, patience: Patience) -> None:
         while not self._has_ended():
-            if time.monotonic() > deadline:
-                open_ends = "; ".join(self.ends.unfinished(self._runs() or ()))
-                raise ChaosError(f"after {self.plan.give_up_after_s:.0f} s of calm: {open_ends}")
+            if patience.is_over():
+                raise ChaosError(f"after {patience} in the calm: {'; '.join(self._open_ends())}")
             runs = self._runs() or []
             self.owner.act(runs, is_calm=True)
             self._let_people_act(runs)
             self._let_time_pass()
+
+    def _open_ends(self) -> Iterator[str]:
+        """Yield what is unfinished, with what the app says that each version waits for."""
+        for end in self.ends.unfinished(self._runs() or ()):
+            dataset = end.split()[0]
+            said = self.twin.version(f"{dataset}/{VERSION}") if dataset in self.plan.datasets else {}
+            missing = {split: facts["missing"] for split, facts in said.get("splits", {}).items()}
+            yield f"{end}{f', and waits for {missing}' if missing else ''}"
+        for dataset, left in self.owner.left.items():
+            if left:
+                yield f"{len(left)} changes of {dataset} are to be made"
 
     def _has_ended(self) -> bool:
         """Whether no change is left and nothing is under way; False while storage is not available."""

@@ -18,7 +18,7 @@ from shared.manifest import Manifest, ManifestShard, fingerprint
 from tests.chaos.evidence import Evidence, Model
 from tests.chaos.faults import PlannedFault
 from tests.chaos.plan import ChaosPlan, crcs_of
-from tests.chaos.promises import promises, promises_of_faults, promises_of_requests
+from tests.chaos.promises import not_accepted, promises, promises_of_faults, promises_of_requests
 from tests.support.ledger_records import NOON, history_entry, run_record
 
 PLAN = ChaosPlan(versions=1, shards=2, changed_fraction=0.0)
@@ -199,3 +199,12 @@ def test_a_requested_run_without_a_request_is_found() -> None:
     evidence = replace(GOOD, runs=[RUN, replace(SECOND, trigger="http")])
     holds = [promises_of_requests(Counter({"chaos-000": n}), evidence)[0].holds for n in (0, 1, 2)]
     assert [False, True, True] == holds
+
+
+def test_what_is_not_accepted_is_named() -> None:
+    """A verdict on a file that is no more counts only where the layout asks for the file."""
+    last = {"a": "00000001", "b": "00000002"}
+    accepted = {"b": "00000003", "c": "00000004"}
+    evidence = replace(GOOD, accepted={"chaos-000": accepted, "chaos-004": {**last, "c": "00000004"}})
+    assert "chaos-000: missing ['a'], superfluous ['c'], other ['b']" == not_accepted("chaos-000", last, evidence)
+    assert not not_accepted("chaos-004", last, evidence)

@@ -36,7 +36,7 @@ def journey(twin: TwinUnderTest, tmp_path_factory: pytest.TempPathFactory) -> Jo
     """A run on 320 images, evaluated on 64."""
     folder = tmp_path_factory.mktemp("cifar10")
     batches = write_batches(folder / "cifar-10-batches-py")
-    landfall("pack", "cifar10", batches, "--to", folder / "shards", "--shards", 4)
+    landfall("pack", "cifar10", batches, "--to", folder / "shards", "--no-init", "--shards", 4)
     upload_shards(twin, folder / "shards", "cifar10-cnn", "cifar10/v1")
     return ended(twin, "cifar10/v1", folder / "outputs")
 

@@ -140,7 +140,8 @@ def test_data_become_a_registered_model_by_the_commands_of_the_page(
         return str(tmp_path / word) if word in FOLDERS and before != "--dataset" else word
 
     for words in commands(heading, dataset):
-        to = ["--to", str(pipelines / f"{dataset}.yaml")] if words[0] == "init" else []
+        option = {"pack": "--pipeline", "init": "--to"}.get(words[0])
+        to = [option, str(pipelines / f"{dataset}.yaml")] if option else []
         if words[0] == "status":  # which knows a version once the first event of its upload was handled
             wait_until(lambda: twin.version(f"{dataset}/v1"), what="the upload to be noticed", timeout_s=DEADLINE_S)
         landfall(*map(placed, ["", *words], words), *to, **addresses)

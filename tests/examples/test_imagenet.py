@@ -52,7 +52,7 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
     source = write_imagenet(folder / "imagenet")
     lists = ["--synsets", source / "LOC_synset_mapping.txt"]
     lists += ["--validation-labels", source / "imagenet_2012_validation_synset_labels.txt"]
-    landfall("pack", "imagenet", source, "--to", folder / "shards", "--shards", 4, *lists)
+    landfall("pack", "imagenet", source, "--to", folder / "shards", "--no-init", "--shards", 4, *lists)
     return folder / "shards"
 
 

@@ -32,7 +32,7 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("xray")
     source = write_nih(folder / "nih", patients=90, confused=CONFUSED, side=64)
     shares = ["--validation-share", 0.3]
-    landfall("pack", "xrays", source, "--to", folder / "shards", "--shards", 4, "--size", 256, *shares)
+    landfall("pack", "xrays", source, "--to", folder / "shards", "--no-init", "--shards", 4, "--size", 256, *shares)
     return folder / "shards"
 
 

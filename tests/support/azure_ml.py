@@ -145,6 +145,7 @@ FAST = (
     *("--environment-build-s", "0.05", "--sync-interval-s", "0.2"),
     *("--storage-identity", CLUSTER_IDENTITY),
     *("--log-reader", APP_IDENTITY),
+    *("--subscription-reader", "system"),
 )
 PLAIN = ("plain", "CliV2AnonymousEnvironment")  # the second is what the client calls an inline environment
 

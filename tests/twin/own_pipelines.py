@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -58,11 +59,12 @@ def _pinned(package: str) -> str:
 
 
 def write_launched_pipelines(folder: Path) -> None:
-    """Write pipelines whose scripts TensorFlow's and PyTorch's launchers start; one loses a rank."""
+    """Write pipelines whose scripts the launchers of TensorFlow, PyTorch and DeepSpeed start; one loses a rank."""
     own = {
         "workers": ("multi_worker", "tensorflow", "{}"),
         "sockets": ("sockets", "pytorch", "{}"),
         "widowed": ("sockets", "pytorch", '{SOCKETS_DIES: "1"}'),
+        "deepspeed": ("start_deepspeed", "pytorch", '{PYTHONPATH: ".:scripts"}'),
         "unpackable": ("sockets", "pytorch", "{}"),
     }
     (folder / "environments").mkdir()
@@ -73,11 +75,15 @@ def write_launched_pipelines(folder: Path) -> None:
         text = text.replace("stand_in.py", f"{script}.py\n  distribution: {distribution}")
         text = text.replace('{PYTHONPATH: ".", STAND_IN_VAL_ACCURACY: "0.99"}', variables)
         text = text.replace("at_least: 0.95", "at_least: 0.7").replace("timeout_s: 120", "timeout_s: 600")
+        if name == "deepspeed":
+            text = text.replace(
+                "train:\n", "train:\n  pass_paths: false\n  arguments: [scripts/sockets.py, --deepspeed]\n"
+            )
         if name in ("sockets", "unpackable"):
             text = text.replace("train:\n", f"train:\n  environment: {{requirements: environments/{name}.txt}}\n")
         (folder / f"{name}.yaml").write_text(text, encoding="utf-8")
-        source = Path(__file__).parent / "own_scripts" / f"{script}.py"
-        (folder / "scripts" / f"{script}.py").write_bytes(source.read_bytes())
+        (folder / "scripts" / f"{script}.py").write_bytes((OWN_SCRIPTS / f"{script}.py").read_bytes())
+    shutil.copytree(OWN_SCRIPTS / "deepspeed", folder / "scripts" / "deepspeed")
 
 
 def write_swept_pipeline(folder: Path) -> None:

@@ -88,9 +88,12 @@ def test_a_sweep_over_an_argument_registers_its_best_run_alone(twin: TwinUnderTe
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dataset", ["workers", "sockets"])
+@pytest.mark.parametrize("dataset", ["workers", "sockets", "deepspeed"])
 def test_other_launchers_run_a_script_to_a_registered_model(twin: TwinUnderTest, dataset: str) -> None:
-    """TensorFlow's workers and PyTorch's ranks meet; every one of them writes, and the model is the root's alone."""
+    """Workers of TensorFlow, ranks of PyTorch and those that DeepSpeed's launcher starts meet.
+
+    Every one of them writes, and the model is the root's alone.
+    """
     twin.upload(f"{dataset}/v1", whole_version())
     run = twin.await_settled(f"{dataset}/v1")
     assert ("registered", 2, 1) == (run["state"], run["world_size"], len(twin.models(run["run_id"]))), run

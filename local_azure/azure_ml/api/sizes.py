@@ -3,29 +3,59 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from typing import Any
 
 from local_azure.azure_ml.api.call import Answer, Call
 from local_azure.azure_ml.api.emulator import Emulator
 from local_azure.azure_ml.service import ServiceError
+from local_azure.azure_ml.workspace import COMPUTES
 from shared.vm_sizes import checked_name, retirement, vm_size, vm_size_names
 
 CPU_SIZES = ("Standard_D2s_v3", "Standard_D4s_v3", "Standard_D8s_v5", "Standard_DS3_v2")
 LIMIT_VCPUS = 10_000
 """Quota of each family; a real subscription begins with none for GPUs."""
+LOW_PRIORITY_QUOTA = "Total Cluster LowPriority Regional vCPUs"
 _NAME = re.compile(r"Standard_([A-Z]+)(\d+)([a-z]*)((?:_[A-Z]\w*?)?)(?:_(v\d+))?", re.IGNORECASE)
 
 
-def list_sizes(emulator: Emulator, _call: Call) -> Answer:
+def list_sizes(emulator: Emulator, call: Call) -> Answer:
     """List the sizes of the region."""
+    _check_reader(emulator, call, "vmSizes")
     return Answer(body={"value": [_described(name) for name in _offered(emulator.settings.location)]})
 
 
-def list_usages(emulator: Emulator, _call: Call) -> Answer:
-    """List the quotas of the region: one for each family, and one for low priority."""
-    families = dict.fromkeys(_family(name) for name in _offered(emulator.settings.location))
-    names = [f"Standard {family} Family Cluster Dedicated vCPUs" for family in families]
-    return Answer(body={"value": [_usage(name) for name in (*names, "Total Cluster LowPriority Regional vCPUs")]})
+def list_usages(emulator: Emulator, call: Call) -> Answer:
+    """List the quotas of the region with what the clusters use: one for each family, and one for low priority."""
+    _check_reader(emulator, call, "usages")
+    offered = {name.lower(): name for name in _offered(emulator.settings.location)}
+    names = dict.fromkeys(_quota_name(name, "Dedicated") for name in offered.values())
+    used: Counter[str] = Counter()
+    for compute in emulator.store.below(COMPUTES, f"/subscriptions/{call.path.split('/')[2]}/"):
+        own = compute["properties"].get("properties") or {}
+        size = offered.get(own["vmSize"].lower(), own["vmSize"])  # sizes compare without case
+        nodes = len(emulator.pool.snapshot(compute["id"]).nodes)
+        used[_quota_name(size, own["vmPriority"])] += nodes * int(_described(size)["vCPUs"])
+    return Answer(body={"value": [_usage(name, used[name]) for name in (*names, LOW_PRIORITY_QUOTA)]})
+
+
+def _check_reader(emulator: Emulator, call: Call, kind: str) -> None:
+    """Raise ServiceError 403, as Azure Resource Manager does, where the caller has no role on the subscription."""
+    caller, scope = emulator.tokens.caller(call.headers.get("Authorization")), "/".join(call.path.split("/")[:3])
+    if caller not in emulator.settings.subscription_readers:
+        raise ServiceError(
+            403,
+            "AuthorizationFailed",
+            f"The client '{caller}' with object id '{caller}' does not have authorization to perform action "
+            f"'Microsoft.MachineLearningServices/locations/{kind}/read' over scope '{scope}' or the scope is "
+            "invalid. If access was recently granted, please refresh your credentials.",
+        )
+
+
+def _quota_name(size: str, priority: str) -> str:
+    return (
+        LOW_PRIORITY_QUOTA if priority != "Dedicated" else f"Standard {_family(size)} Family Cluster Dedicated vCPUs"
+    )
 
 
 def check_size(name: str | None, location: str) -> None:
@@ -69,10 +99,10 @@ def _described(name: str) -> dict[str, Any]:
     }
 
 
-def _usage(name: str) -> dict[str, Any]:
+def _usage(name: str, used: int) -> dict[str, Any]:
     return {
         "unit": "Count",
-        "currentValue": 0,
+        "currentValue": used,
         "limit": LIMIT_VCPUS,
         "name": {"value": name, "localizedValue": name},
     }

@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from random import Random
-from threading import Lock
+from threading import Barrier, Lock
 from typing import Any
 from uuid import uuid4
 
@@ -16,7 +16,7 @@ from azure.storage.blob import BlobClient, BlobServiceClient, ContainerClient
 
 from cli.errors import CliError
 from cli.progress import Step
-from cli.upload.uploader import ShardUploader, _Content, upload_all
+from cli.upload.uploader import FILES_AT_ONCE, ShardUploader, _Content, upload_all
 from local_azure.azurite import Azurite
 
 pytestmark = pytest.mark.azurite
@@ -79,6 +79,26 @@ def test_a_repeated_upload_goes_on_where_the_first_was_interrupted(
     assert (2, [2, 4], 4) == (len(before), num_there, len(after))
     assert before.items() <= after.items()
     assert shards[3].read_bytes() == container.download_blob(f"digits/v1/{shards[3].name}").readall()
+
+
+class Meeting(ShardUploader):
+    """Sends no file before as many as are sent at a time have begun."""
+
+    begun = Barrier(FILES_AT_ONCE, timeout=300)
+
+    def upload(self, file: Path, path: str, step: Step, *, overwrite: bool) -> None:
+        """See ShardUploader."""
+        self.begun.wait()
+        super().upload(file, path, step, overwrite=overwrite)
+
+
+def test_several_files_are_sent_at_a_time_and_the_rate_is_said(
+    azurite: Azurite, container: ContainerClient, shards: list[Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One after the other they would wait for each other for ever."""
+    with Meeting.connected(azurite.connection_string(), container.container_name) as uploader:
+        upload_all(uploader, shards, TARGET)
+    assert (FILES_AT_ONCE, True) == (len(etags(container)), "MB/s" in capsys.readouterr().out)
 
 
 def test_a_shard_with_another_content_is_found_before_the_first_byte(

@@ -205,3 +205,32 @@ def test_a_log_that_is_refused_once_is_read_over_the_same_connection(
             address = service.get_blob_client(unique, LOG).url
         tail = JobLogs(client_id=None).tail(client_of_a_run(address), "run", max_bytes=9)
     assert ("\nepoch 2\n", [], 1) == (tail, refusals, len(threads))
+
+
+def test_an_identity_with_a_role_on_the_subscription_reads_quotas(
+    workspace_client: WorkspaceClient, azure_ml: AzureMl
+) -> None:
+    """The size's quota is found by its name, in use by the nodes there are; what was read is kept for a while."""
+    before = len(azure_ml.calls("/usages"))
+    jobs = AzureMLJobs(WorkspaceClient(workspace_client.workspace, None))
+    found = jobs.capacity()
+    assert (None, True) == (found.refusal, found is jobs.capacity())
+    assert 1 == len(azure_ml.calls("/usages")) - before
+    dedicated, low = (found.quota_of("Standard_NC24ads_A100_v4", priority) for priority in ("dedicated", "low"))
+    assert dedicated is not None
+    assert low is not None
+    assert ("Standard NCADSA100v4 Family Cluster Dedicated vCPUs", 10_000, 24) == (
+        dedicated[0].name,
+        dedicated[0].limit,
+        dedicated[1],
+    )
+    assert "Total Cluster LowPriority Regional vCPUs" == low[0].name
+    assert found.clusters["cluster"].num_nodes * 24 <= dedicated[0].used + 24 * 4
+
+
+def test_what_cannot_be_read_of_clusters_is_not_asked_for_again_at_once(jobs: AzureMLJobs, azure_ml: AzureMl) -> None:
+    """A plan that is looked at twice does not wait twice."""
+    fault(azure_ml, "/computes", method="GET", times=1, status=400, code="UserError", message="not now")
+    for _ in range(2):
+        with pytest.raises(SubmissionRefusedError, match=r"list the clusters of the workspace.*not now"):
+            jobs.capacity()

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from function_app.adapters.azure_ml import WorkspaceClient
+from function_app.domain.capacity import ROLE_MISSING
 from function_app.domain.errors import SubmissionRefusedError
 from function_app.domain.jobs import ModelRegistration
 from function_app.testing.azure_ml import MemoryJobs
@@ -288,3 +289,11 @@ def test_the_snippet_of_the_page_on_the_registry_finds_the_current_version(bench
     assert second.version == written["current"](client, first.name).version
     bench.models.tag(first.name, first.version, "landfall.current", "2026-11-20T12:00:01.000000+00:00")
     assert first.version == written["current"](client, first.name).version
+
+
+def test_clusters_are_seen_with_their_nodes_and_quotas_only_with_a_role(bench: Bench) -> None:
+    """The app's identity has a role on the workspace alone, which quotas do not belong to."""
+    found = bench.jobs.capacity()
+    assert ((), ROLE_MISSING) == (found.quotas, found.refusal)
+    if isinstance(bench, EmulatorBench):
+        assert (4, True) == (found.clusters["cluster"].max_nodes, 0 <= found.clusters["cluster"].num_nodes <= 4)

@@ -113,6 +113,20 @@ WITHOUT_ANOTHER_CLUSTER = Case(
     fault="capacity", other_clusters=(), remedy=Remedy.WAIT, words="do not have sufficient capacity"
 )
 OF_A_SCRIPT = Case(variables=exits_with(137), remedy=Remedy.OTHER_SIZE, words="exited with status code 137")
+ENTRY_POINT = "$(file=$(mktemp); echo 'exit 3' > $file; echo $file)"
+"""A file that bash runs before the job's command, whose end is then that of the container."""
+CONTAINERS = [
+    Case(
+        variables={"BASH_ENV": ENTRY_POINT},
+        remedy=Remedy.STOP,
+        words="take an image for linux/amd64 that has Python on its PATH, and no entry point that ends by itself",
+    ),
+    Case(variables={"PATH": "/nowhere"}, remedy=Remedy.STOP, words="take an image for linux/amd64 that has Python"),
+]
+"""A container that exits at once and says nothing, and one without Python."""
+LACKS_WEIGHTS = Case(
+    variables={"STAND_IN_READS": "weights.h5"}, remedy=Remedy.STOP, words="provide the file that the script opens"
+)
 CONTINUED = frozenset({Remedy.RESUME, Remedy.WAIT, Remedy.SMALLER_BATCH, Remedy.OTHER_SIZE})
 
 
@@ -128,6 +142,7 @@ def test_every_class_and_every_remedy_has_a_case() -> None:
         *CASES.items(),
         (FailureClass.NO_CAPACITY, WITHOUT_ANOTHER_CLUSTER),
         (FailureClass.OUT_OF_MEMORY, OF_A_SCRIPT),
+        *((FailureClass.CONFIGURATION, case) for case in (*CONTAINERS, LACKS_WEIGHTS)),
     ],
 )
 def test_a_failure_has_its_class_its_remedy_and_words_that_people_read(

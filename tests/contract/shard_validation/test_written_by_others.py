@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -165,10 +166,14 @@ def test_counts_of_tensorflow_datasets_are_held_against_the_shards(
 
 
 def test_the_list_of_tensorflow_datasets_names_the_files_that_it_wrote(pictures: Path) -> None:
-    """Each with its number of records."""
+    """Each with its number of records, and the bytes of the records of each split."""
     stated = read_file_list("dataset_info.json", (pictures / "dataset_info.json").read_bytes())
     shards = {path.name: file_verdict(path, ()).num_records for path in pictures.iterdir() if "-of-" in path.name}
     assert shards == {name: file.num_records for name, file in stated.files.items()}
+    written = Counter[str]()
+    for name, file in stated.files.items():
+        written[str(file.split)] += file_verdict(pictures / name, ()).statistics.num_bytes
+    assert (2, dict(written)) == (len(written), stated.sizes)
 
 
 def frame() -> pd.DataFrame:

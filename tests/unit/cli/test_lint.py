@@ -219,12 +219,23 @@ def test_fix_mends_a_script_and_prints_the_changes(capsys: pytest.CaptureFixture
     assert (1, f"unchanged {link}  (nothing in it can be mended by an edit alone)") == (status, out.splitlines()[0])
 
 
-def test_fix_is_for_scripts_and_for_people(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """A notebook becomes a script first; a folder that cannot be written loses nothing."""
-    path = written(tmp_path, '{"nbformat": 4, "cells": []}', "x.ipynb")
-    assert (
-        "notebooks are not mended. First: landfall script from-notebook" in landfall(capsys, "lint", path, "--fix")[2]
-    )
+def test_fix_mends_the_cells_of_a_notebook_and_prints_the_changes(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Cell by cell; nothing else of the file is touched."""
+    lines = json.dumps(BAD.splitlines(keepends=True))
+    content = f'{{"nbformat": 4, "cells": [{{"cell_type": "code", "outputs": ["é"], "source": {lines}}}]}}'
+    path = written(tmp_path, content, "x.ipynb")
+    status, out, _ = landfall(capsys, "lint", path, "--fix")
+    assert [f"--- {path}:cell 1", f"+++ {path}:cell 1"] == out.splitlines()[:2]
+    assert "+hvd.init()" in out.splitlines()
+    mended = json.dumps(BAD.replace("hvd\n", "hvd\nhvd.init()\n", 1).splitlines(keepends=True))
+    assert (0, content.replace(lines, mended)) == (status, path.read_text()), out
+    assert f"unchanged {path}" in landfall(capsys, "lint", path, "--fix")[1]
+
+
+def test_fix_is_for_people(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """What cannot be read is left as it is, and the lint says why."""
     assert "Leave out --json" in landfall(capsys, "lint", written(tmp_path, BAD), "--fix", "--json")[2]
     broken = written(tmp_path, "print 1", "broken.py")
     assert (2, "print 1") == (landfall(capsys, "lint", broken, "--fix")[0], broken.read_text())

@@ -81,7 +81,7 @@ def test_pack_shows_how_many_examples_are_done(tmp_path: Path) -> None:
         (tmp_path / "source" / name).mkdir(parents=True)
         for i in range(12):
             (tmp_path / "source" / name / f"{i}.png").write_bytes(image_bytes("PNG", (8 + i, 8)))
-    arguments = ("pack", "images", tmp_path / "source", "--shards", 2, "--validation-share", 0)
+    arguments = ("pack", "images", tmp_path / "source", "--shards", 2, "--validation-share", 0, "--no-init")
     with landfall_on_terminal([*arguments, "--to", tmp_path / "a"]) as terminal:
         assert 0 == terminal.wait()
     bars = re.findall(r"packing 24 examples\s+\S+\s+(\d+)/(\d+)", terminal.shown)

@@ -55,7 +55,7 @@ def machine_of(code: str) -> Machine:
     return Machine(
         vm_size=INFINIBAND,
         environment={} if code == "keras3_incompatible" else {"TF_USE_LEGACY_KERAS": "1"},
-        job_flags=("--data",) if code == "arguments_not_taken" else (),
+        words_of_runs=(("--data", "/data"),) if code == "arguments_not_taken" else (),
         registers=code == "report_not_written",
         distribution="pytorch" if code == "horovod_without_mpi" else "mpi",
     )

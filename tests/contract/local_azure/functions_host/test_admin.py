@@ -32,6 +32,7 @@ def test_the_status_says_that_the_host_runs(dev_host: DevHost) -> None:
     status = _admin(dev_host, "GET", "/admin/host/status").json()
 
     assert ("Running", 9) == (status["state"], status["functionCount"])
+    assert (sum(status["running"].values()), True) == (status["runningInvocations"], "ended" in status)
     assert "azure-functions-runtime 1.3.0" == status["version"]
 
 

@@ -30,6 +30,8 @@ def main() -> int:
         time.sleep(0.2)
     if os.environ["OMPI_COMM_WORLD_RANK"] != "0":
         return 0
+    if "STAND_IN_READS" in os.environ:
+        Path(os.environ["STAND_IN_READS"]).read_bytes()
     if "STAND_IN_EXIT_OF_ATTEMPT_1" in os.environ and os.environ["AZUREML_RUN_ID"].endswith("-a1"):
         return int(os.environ["STAND_IN_EXIT_OF_ATTEMPT_1"])
     if "STAND_IN_EXIT" in os.environ:

@@ -95,7 +95,9 @@ def test_files_that_are_left_out_are_reported(capsys: Capture, tmp_path: Path) -
     (source / "dog" / "new.webp").write_bytes(b"")
     for hidden in (".DS_Store", "Thumbs.db"):
         (source / "dog" / hidden).write_bytes(b"")
-    status, out, _ = landfall(capsys, "pack", "images", source, "--to", tmp_path / "shards", "--shards", 1)
+    status, out, _ = landfall(
+        capsys, "pack", "images", source, "--no-init", "--to", tmp_path / "shards", "--shards", 1
+    )
     drawn, *others = out.splitlines()[1:]
     assert "Drew 1 of 24 examples for the split validation, by their names and --seed" in drawn
     assert [
@@ -110,12 +112,14 @@ def test_incomplete_downloads_are_reported(capsys: Capture, tmp_path: Path) -> N
     """CIFAR-10's missing batches, ImageNet's synsets without images and folders without a synset are named."""
     cifar = write_cifar(tmp_path / "cifar")
     (cifar / "data_batch_3").unlink()
-    _, out, _ = landfall(capsys, "pack", "cifar10", cifar, "--to", tmp_path / "a", "--shards", 1)
+    _, out, _ = landfall(capsys, "pack", "cifar10", cifar, "--no-init", "--to", tmp_path / "a", "--shards", 1)
     assert ["Missing batches: 1, such as data_batch_3."] == out.splitlines()[1:]
     imagenet = write_imagenet(tmp_path / "imagenet")
     (imagenet / "train" / "n01440764").rename(imagenet / "train" / "n0144076")
     arguments = ["--synsets", imagenet / "synsets.txt", "--validation-labels", imagenet / "labels.txt"]
-    _, out, _ = landfall(capsys, "pack", "imagenet", imagenet, "--to", tmp_path / "b", "--shards", 1, *arguments)
+    _, out, _ = landfall(
+        capsys, "pack", "imagenet", imagenet, "--no-init", "--to", tmp_path / "b", "--shards", 1, *arguments
+    )
     assert [
         "Synsets without an image in train: 1, such as n01440764.",
         f"Folders left out because {imagenet / 'synsets.txt'} does not list them: 1, such as n0144076.",
@@ -196,7 +200,9 @@ def test_marks_of_byte_order(capsys: Capture, tmp_path: Path) -> None:
     options = ["--synsets", imagenet / "synsets.txt", "--validation-labels", imagenet / "labels.txt"]
     for source, arguments in ((imagenet, ["imagenet", *options]), (nih, ["xrays"])):
         target = tmp_path / f"{source.name}-shards"
-        status, out, _ = landfall(capsys, "pack", arguments[0], source, "--to", target, "--shards", 1, *arguments[1:])
+        status, out, _ = landfall(
+            capsys, "pack", arguments[0], source, "--no-init", "--to", target, "--shards", 1, *arguments[1:]
+        )
         assert (0, 1) == (status, len(out.splitlines()))
 
 
@@ -205,7 +211,7 @@ def test_a_list_that_names_nothing(capsys: Capture, tmp_path: Path) -> None:
     source = write_nih(tmp_path / "nih", patients=10)
     with (source / "test_list.txt").open("a") as listed:
         listed.write("\nnowhere.png\n")
-    _, out, _ = landfall(capsys, "pack", "xrays", source, "--to", tmp_path / "shards", "--shards", 1)
+    _, out, _ = landfall(capsys, "pack", "xrays", source, "--no-init", "--to", tmp_path / "shards", "--shards", 1)
     assert ["Images of test_list.txt that are not in the table: 1, such as nowhere.png."] == out.splitlines()[1:]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,9 @@ from typing import Any
 import pytest
 
 from cli.pack.collection import Entry, deal, split_off
+from function_app.config.pipeline_files import load_pipeline
 from tests.support.pack_sources import cifar_batch, records, write_cifar, write_imagenet, write_images, write_table
+from tests.support.processes import REPOSITORY
 from tests.support.terminal import landfall
 
 NO_DRAW = ("--validation-share", 0)
@@ -44,6 +47,77 @@ def test_output_validates(capsys: pytest.CaptureFixture[str], tmp_path: Path, ki
     sizes = [s["num_records"] for s in stated["train"]["shards"]]
     assert max(sizes) - min(sizes) <= 1
     assert [] == [p.name for p in target.iterdir() if p.name.startswith(".")]
+
+
+@pytest.fixture
+def clusters(pipelines: Path) -> Path:
+    """A folder for pipelines, with clusters."""
+    pipelines.mkdir()
+    shutil.copy(REPOSITORY / "pipelines" / "clusters.yaml", pipelines)
+    return pipelines
+
+
+def test_packing_ends_with_a_pipeline_that_can_be_used(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, clusters: Path
+) -> None:
+    """Named like the source; its splits are those that were drawn, and the next command is the one after `init`."""
+    source, target = write_images(tmp_path / "My Photos", num_images=40), tmp_path / "shards"
+    status, out, err = landfall(capsys, "pack", "images", source, "--to", target)
+    file = clusters / "my-photos.yaml"
+    following = f"Next: landfall validate {target} --complete --pipeline {file}"
+    assert (0, "", following) == (status, err, out.splitlines()[-1])
+    assert (f"Wrote {file}", True) == (out.splitlines()[3], f"usable  {file}" in out)
+    pipeline = load_pipeline(file)
+    assert ("my-photos", ["train", "validation"]) == (pipeline.dataset, list(pipeline.data.splits))
+    status, out, _ = landfall(capsys, "validate", target, "--complete", "--pipeline", file, "--processes", 1)
+    assert (0, True) == (status, "accepted    all shards together" in out)
+
+
+def test_init_after_packing_finds_the_pipeline_up_to_date(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, clusters: Path
+) -> None:
+    """Both are the same step: the second one changes nothing, and does not fail."""
+    source, file = write_images(tmp_path / "photos", num_images=40), clusters / "photos.yaml"
+    landfall(capsys, "pack", "images", source, "--to", tmp_path / "shards")
+    before = file.read_bytes()
+    status, out, _ = landfall(capsys, "init", tmp_path / "shards", "--dataset", "photos")
+    assert (0, f"{file} is there, and up to date", before) == (status, out.splitlines()[0], file.read_bytes())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (("--dataset", "mine"), "mine.yaml: exists. Remove it, or pass another file to --pipeline."),
+        (
+            ("--pipeline", "nowhere/x.yaml"),
+            "nowhere: there is no such folder. Create it, with a clusters.yaml in it.",
+        ),
+    ],
+)
+def test_packing_does_not_fail_where_no_pipeline_can_be_written(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, clusters: Path, arguments: tuple[str, str], problem: str
+) -> None:
+    """The shards are there; a file of the user's stays as it is, and the command for another one is printed."""
+    (clusters / "mine.yaml").write_text("mine")
+    source, target = write_table(tmp_path / "source"), tmp_path / "shards"
+    status, out, _ = landfall(capsys, "pack", "table", source, "--to", target, "--label", "kind", *arguments)
+    *_, said, following = out.splitlines()
+    assert (0, True, f"Next: landfall init {target}") == (status, said.endswith(problem), following)
+    assert "No pipeline file was written: " in said
+    assert ("mine", {"mine.yaml", "clusters.yaml"}) == (
+        (clusters / "mine.yaml").read_text(),
+        {path.name for path in clusters.iterdir()},
+    )
+
+
+def test_as_json_the_pipeline_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path, clusters: Path) -> None:
+    """With what is left to check in it; null where none was asked for."""
+    source = write_images(tmp_path / "photos", num_images=40)
+    _, out, _ = landfall(capsys, "pack", "images", source, "--to", tmp_path / "a", "--json")
+    _, without, _ = landfall(capsys, "pack", "images", source, "--to", tmp_path / "b", "--json", "--no-init")
+    said, unsaid = json.loads(out), json.loads(without)
+    assert (str(clusters / "photos.yaml"), 1) == (said["pipeline"], len(said["check"]))
+    assert (None, []) == (unsaid["pipeline"], unsaid["check"])
 
 
 @pytest.mark.parametrize("kind", SOURCES)

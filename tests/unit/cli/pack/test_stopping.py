@@ -42,7 +42,7 @@ def test_a_signal_while_a_table_is_packed(
     """The copy of its values goes, if anything can still be done; a later command sees to what is left."""
     path, target = tmp_path / "table.csv", tmp_path / "shards"
     path.write_text("x\n" + "1\n" * 300_000)  # takes seconds
-    arguments = ["pack", "table", str(path), "--to", str(target), "--shards", "1"]
+    arguments = ["pack", "table", str(path), "--to", str(target), "--shards", "1", "--no-init"]
     process = start_module("cli", *arguments, log=tmp_path / "log", environment=child_environment())
     wait_until((target / f".{SHARD}.part").exists, what="a shard to be begun")
     process.popen.send_signal(number)

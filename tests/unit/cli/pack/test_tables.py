@@ -43,7 +43,7 @@ def test_memory_is_bounded(tmp_path: Path, suffix: str) -> None:
     else:
         rows.to_csv(path, index=False)
     arguments = ["pack", "table", str(path), "--to", str(tmp_path / "shards"), "--label", "label", "--shards", "2"]
-    arguments += ["--validation-share", "0"]
+    arguments += ["--validation-share", "0", "--no-init"]
     ended = subprocess.run(
         [sys.executable, "-c", PACK, *arguments],
         cwd=REPOSITORY,
@@ -105,7 +105,9 @@ def test_views_of_arrow(
     """Texts, bytes and lists that are views are features like others."""
     path = tmp_path / "table.parquet"
     pq.write_table(pa.table({"x": pa.array([value] * 3, column_type)}), path)
-    status, out, err = landfall(capsys, "pack", "table", path, "--to", tmp_path / "shards", "--shards", 1)
+    status, out, err = landfall(
+        capsys, "pack", "table", path, "--no-init", "--to", tmp_path / "shards", "--shards", 1
+    )
     assert (0, "", f"Features: {described}.") == (status, err, out.splitlines()[-1])
 
 

@@ -380,7 +380,7 @@ SPENT: dict[str, Any] = {
     "is_whole": True,
     "datasets": [
         {"dataset": "digits", "num_runs": 1, "node_hours": 6.0, "cost": 21.0},
-        {"dataset": "letters", "num_runs": 1, "node_hours": 0.5, "cost": 0.0},
+        {"dataset": "letters", "num_runs": 1, "node_hours": 0.5, "cost": None},
     ],
     "runs": [
         RUN | {"created_at": "2026-11-20T09:00:00Z", "node_hours": 6.0, "cost": 21.0},

@@ -157,6 +157,21 @@ def test_a_comparison_is_a_table_with_a_line_for_each_run() -> None:
     ] == list(describe_comparison(COMPARED))
 
 
+def test_a_comparison_that_is_wider_than_the_terminal_is_a_list() -> None:
+    """Each run with its cells by name; and what has no interval is said below."""
+    noted = {**COMPARED, "notes": ["Without an interval: val_f1."]}
+    assert list(describe_comparison(noted)) == list(describe_comparison(noted, width=69))
+    assert [
+        "run 1:",
+        "  state          not_registered",
+        "  learning_rate  0.1",
+        "  val_accuracy   0.96",
+        "  time           1.5 min",
+        "  node-hours     0.025",
+    ] == list(describe_comparison(noted, width=68))[:6]
+    assert "Without an interval: val_f1." == list(describe_comparison(noted, width=68))[-1]
+
+
 @pytest.mark.parametrize(
     ("members", "line"),
     [

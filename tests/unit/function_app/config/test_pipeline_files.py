@@ -36,7 +36,7 @@ def test_a_missing_script_is_reported(tmp_path: Path) -> None:
         (b"[" * 10_000, "nested more than 20 levels deep"),
         (b"a: 1\na: 2", "key 'a' is repeated, line 2, column 1"),
         (b"1: 2", "keys must be texts, got '1', line 1, column 1"),
-        (b"a: .nan", "Out of range float values are not JSON compliant"),
+        (b"a: .nan", ": a: must be a finite number, got nan"),
         (b"!!python/object:os.system {}", "could not determine a constructor"),
         (b"a: !!bool maybe", "'maybe' is not a value of !!bool, line 1, column 4"),
         (b"a: !!int ''", "'' is not a value of !!int, line 1, column 4"),

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from function_app.config.clusters import Clusters
 from function_app.config.pipeline_files import parse_clusters
 from function_app.config.prices import PlanFacts
-from function_app.domain.errors import OverrideError, VersionNotWholeError
+from function_app.domain.capacity import ROLE_MISSING, Capacity, ClusterNow, OfferedFamily, Quota
+from function_app.domain.errors import OverrideError, ServiceUnavailableError, VersionNotWholeError
 from function_app.domain.records import DatasetVersion, RunRecord
 from function_app.explain.plan import RunPlan, plan_request
 from function_app.planning.estimates import WORTH, Estimate
 from function_app.planning.predictions import WRONG, outcome_of
+from shared.errors import LandfallError
 from tests.support.world import ALL_SHARDS, CLUSTERS, SIZES, TRAIN_SHARDS, World, own_script, read_pipeline
 from tests.support.world import PIPELINE as TEXT
 from tests.unit.function_app.planning.worlds import facts, planning_world, train_for
+from tests.unit.function_app.web.client import call, look
 
 
 def planned(world: World, version: str = "v1", **request: object) -> RunPlan:
@@ -103,8 +107,61 @@ def test_every_cluster_has_a_row_for_each_number_of_nodes() -> None:
     assert "Ethernet" in plan.clusters[0].network
     assert "retired" in plan.clusters[0].life_cycle
     assert "retired" in str(size(plan, "landfall-gpu", 1).problem)
-    assert "unknown" in plan.clusters[0].quota
-    assert "Reader" in plan.clusters[0].quota
+
+
+GPU_QUOTA = Quota(name="Standard NDASv4 Family Cluster Dedicated vCPUs", used=96, limit=192)
+READABLE = Capacity(
+    clusters={"landfall-a100": ClusterNow(num_nodes=1, max_nodes=4)},
+    families={"standard_nd96asr_v4": OfferedFamily(name="standardNDASv4Family", vcpus=96)},
+    quotas=(GPU_QUOTA,),
+)
+
+
+def test_quota_and_nodes_are_read_and_bound_the_recommendation() -> None:
+    """Sizes beyond the quota keep their figures, and are not recommended."""
+    world = whole()
+    free = planned(world)
+    world.jobs.capacity_now = READABLE
+    plan = planned(world)
+    quotas = {one.name: one.quota for one in plan.clusters}
+
+    assert (
+        "Standard NDASv4 Family Cluster Dedicated vCPUs: 96 of 192 vCPUs in use; a node takes 96, so that it is "
+        "enough for 2 nodes, and for 1 more now"
+    ) == quotas["landfall-a100"]
+    assert "unknown: the region has no quota for Standard_D8s_v5, or does not offer it" == quotas["landfall-cpu"]
+    assert ["the workspace has no such cluster: `landfall publish` creates it", "1 node of at most 4"] == [
+        one.now for one in plan.clusters[:2]
+    ]
+    world.jobs.capacity_now = replace(READABLE, quotas=(replace(GPU_QUOTA, limit=100),))
+    tight = planned(world)
+    assert (None, "the quota is enough for 1 node") == (
+        size(free, "landfall-a100", 2).problem,
+        size(tight, "landfall-a100", 2).problem,
+    )
+    assert size(free, "landfall-a100", 2).cost == size(tight, "landfall-a100", 2).cost
+    world.jobs.capacity_now = replace(READABLE, quotas=(replace(GPU_QUOTA, limit=0),))
+    assert free.recommended is not None
+    assert "landfall-a100" == free.recommended.cluster
+    assert planned(world).recommended is None
+
+
+@pytest.mark.parametrize(
+    ("seen", "says"),
+    [
+        (Capacity(refusal=ROLE_MISSING), "unknown: the app's identity may not read the region's quotas, which takes"),
+        (ServiceUnavailableError("list the clusters of the workspace: Azure ML did not answer"), "did not answer"),
+    ],
+)
+def test_what_is_not_known_of_quota_is_said_with_its_reason(seen: Capacity | LandfallError, says: str) -> None:
+    """And neither keeps a plan from being made."""
+    world = whole()
+    if isinstance(seen, Capacity):
+        world.jobs.capacity_now = seen
+    else:
+        world.jobs.capacity_refusal = seen
+
+    assert all(one.quota.startswith("unknown: ") and says in one.quota for one in planned(world).clusters)
 
 
 def test_the_ranks_plan_is_that_of_the_training() -> None:
@@ -262,10 +319,58 @@ def test_a_script_of_ones_own_has_a_plan_without_figures_then_with_those_of_its_
     assert (None, None) == (plan.own.steps, plan.own.run_s)
 
 
-def test_damaged_rows_and_prices_keep_no_run_from_being_submitted() -> None:
+DAMAGED: tuple[tuple[str, dict[str, object]], ...] = (
+    ("pace", {"record_s": "fast", "job_s": [], "start_s": None}),
+    ("pace", {"record_s": float("nan")}),
+    ("prediction", {"run_s": True, "vm_size": 7}),
+    ("prediction", {"run_low_s": None, "price": "dear"}),
+    ("spec", {"compute": None, "command": "python 'unclosed"}),
+)
+
+
+@pytest.mark.parametrize(("member", "damage"), DAMAGED)
+def test_damaged_rows_keep_no_run_from_being_submitted(member: str, damage: dict[str, object]) -> None:
+    """Nor the plan of the next one from being made."""
     world = planning_world()
-    world.upload_shards(*ALL_SHARDS)
-    world.overwrite_manifests(b"{}")
+    first = train_for(world, "v1", record_s=10.0)
+    changes: dict[str, Any] = {member: {**getattr(first, member), **damage}}
+    world.ledger.run_rows[first.run_id] = replace(world.stands(first), **changes)
+    world.upload_shards(*ALL_SHARDS, version="v2")
+    assert 200 == call(world, "GET", "/api/datasets/digits/v2/plan").status_code
+    assert 200 == look(world, "/datasets/digits/v2/plan").status_code
     world.serve_requests()
 
-    assert world.only_run().prediction == {} or world.only_run().submitted_at is None
+    second = next(run for run in world.ledger.runs() if run.run_id != first.run_id)
+    assert (True, True) == (second.run_id in world.jobs.submitted, second.submitted_at is not None)
+
+
+def test_a_damaged_manifest_leaves_a_plan_without_times() -> None:
+    world = whole()
+    world.overwrite_manifests(b"{}")
+    plan = planned(world)
+
+    assert ("the manifest cannot be read, so that nothing is known of the records",) == plan.validation
+    assert ({None}, None) == ({one.run_s for one in plan.estimates}, plan.recommended)
+
+
+def test_a_wrong_prices_yaml_costs_a_plan_its_prices_and_no_run_its_submission() -> None:
+    world = whole()
+    wrong = PlanFacts(clusters=facts().clusters, problems=("prices.yaml: as_of: is required",))
+    world.services = replace(world.services, plan_facts=wrong)
+    plan = planned(world)
+    world.serve_requests()
+
+    assert ((wrong.problems[0],), None, None) == (plan.price_problems, plan.as_of, plan.recommended)
+    assert world.only_run().submitted_at is not None
+
+
+def test_old_prices_are_said_to_be_old() -> None:
+    world = whole()
+    [old] = planned(world).price_problems
+    prices = facts().prices
+    assert prices is not None
+    fresh = prices.model_copy(update={"as_of": world.clock().date()})
+    world.services = replace(world.services, plan_facts=replace(facts(), prices=fresh))
+
+    assert "prices.yaml is 324 days old (as_of: 2025-12-31)" in old
+    assert () == planned(world).price_problems

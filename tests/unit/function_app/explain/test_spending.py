@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from function_app.explain.run_description import describe_run
 from function_app.explain.spending import spending
+from function_app.runs.comparison import compared
 from tests.support.world import World
 from tests.unit.function_app.web.client import call, error, look
 
@@ -67,6 +70,23 @@ def test_a_run_that_waits_for_nodes_costs_nothing() -> None:
     found = spending(WEEK, world.services)
     assert ((), None) == (found.runs, found.cost)
     assert "No run had nodes in this time" in look(world, "/costs").text
+
+
+def test_a_cost_of_nothing_is_nothing_and_not_unknown() -> None:
+    """A run that waits for its first node, and one that ended as it began, cost 0 where the cluster has a price."""
+    world = World()
+    world.change_machines(vm_size="Standard_NC24ads_A100_v4", price_per_node_hour=3.5)
+    run = world.upload_version()
+    assert 0.0 == describe_run(run.run_id, world.services).cost
+    assert "0.00 (0.00 node-hours)" in look(world, f"/runs/{run.run_id}").text
+    assert [0.0] == [row.cost for row in compared([run], world.services).runs]
+    at = world.clock()
+    world.ledger.run_rows[run.run_id] = replace(run, started_at=at, ended_at=at)
+    found = spending(WEEK, world.services)
+    assert (0.0, [0.0], 0.0) == (found.cost, [row.cost for row in found.datasets], found.unpriced_node_hours)
+    world.change_machines(vm_size="Standard_NC24ads_A100_v4")
+    assert (None, [None]) == ((known := spending(WEEK, world.services)).cost, [row.cost for row in known.datasets])
+    assert describe_run(run.run_id, world.services).cost is None
 
 
 def test_runs_beyond_one_request_are_read_too(monkeypatch: pytest.MonkeyPatch) -> None:

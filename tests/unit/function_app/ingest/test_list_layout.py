@@ -400,6 +400,22 @@ def test_a_data_set_of_tensorflow_datasets_closes_with_its_own_list() -> None:
     assert ([names[:4]], []) == (closings(world), missing(world))
 
 
+@pytest.mark.parametrize(("off_by", "num_closings"), [(0, 1), (1, 0), ("files", 1)])
+def test_the_bytes_that_tensorflow_datasets_states_must_hold(off_by: int | str, num_closings: int) -> None:
+    """Those of the records or of the files; another number keeps the version open, and says so."""
+    world = listed_world("dataset_info.json")
+    splits = []
+    for split in ("train", "validation"):
+        name = f"digits-{split}.tfrecord-00000-of-00001"
+        world.deliver(put(world, name))
+        count, size = len(str(crc32(name.encode()))), len(content(name))
+        stated = size if off_by == "files" else size - 16 * count + int(off_by)
+        splits.append({"name": split, "shardLengths": [str(count)], "numBytes": str(stated)})
+    world.deliver(put(world, "dataset_info.json", json.dumps({"name": "digits", "splits": splits}).encode()))
+    is_named = any("bytes of records (numBytes), got" in line for line in missing(world))
+    assert (num_closings, not num_closings) == (len(closings(world)), is_named), missing(world)
+
+
 def test_a_script_of_ones_own_starts_beside_files_that_are_not_listed() -> None:
     """They may lie there at any time, so it has to keep to the manifest."""
     world = listed_world()

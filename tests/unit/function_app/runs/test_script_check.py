@@ -15,6 +15,7 @@ from function_app.domain.run_states import RunState
 from function_app.runs.requests import request_run
 from function_app.runs.script_check import ScriptCheck, check_script
 from function_app.runs.submission import submit_run
+from function_app.runs.sweep_requests import SweepRequest, request_sweep
 from function_app.sweep.sweep import run_sweep
 from horovod_lint import ScriptError
 from tests.support.world import ALL_SHARDS, VERSION, World, pipeline
@@ -272,3 +273,24 @@ def test_a_later_attempt_is_not_looked_at_again() -> None:
     world.serve_requests()
     following = world.stands(run).next_run_id
     assert "submitted" == world.ledger.run_rows[str(following)].state
+
+
+def test_the_script_must_take_the_arguments_of_every_run_of_a_sweep() -> None:
+    """One run's value ends the parser: nothing is queued for any of them, unless it is forced."""
+    world = world_with(GOOD + PARSER.replace("float", "int"), pass_paths=False, arguments=("--rate", "1"))
+    world.finish(world.upload_version())
+    before = len(world.ledger.runs())
+
+    def sweep(*rates: float, forced_by: str | None = None) -> int:
+        each = [{"rate": rate} for rate in rates]
+        wanted = SweepRequest(
+            version=VERSION, option_sets=each, max_node_hours=50, trigger="http", forced_by=forced_by
+        )
+        return len(request_sweep(wanted, world.services)[0].runs)
+
+    with pytest.raises(ScriptRefusedError) as refused:
+        sweep(2, 3, 0.5)
+    words = "argument --rate: invalid int value: '0.5' (run 3 of the sweep)"
+    assert [True] == [words in each for each in refused.value.findings]
+    assert before == len(world.ledger.runs())
+    assert (2, 3) == (sweep(2, 3), sweep(2, 3, 0.5, forced_by="key"))

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from function_app.config.pipelines import Attempts
+from function_app.domain.capacity import Capacity
 from function_app.domain.errors import NotFoundError, ServiceUnavailableError
 from function_app.domain.events import TrainingRequest
 from function_app.domain.jobs import JobSpec, JobStatus, LogPart, spec_from_json
@@ -204,6 +205,10 @@ class Unavailable:
     def has_compute(self, name: str) -> bool:
         """Time out."""
         raise ServiceUnavailableError(f"look at compute {name}: Azure ML did not answer")
+
+    def capacity(self) -> Capacity:
+        """Time out."""
+        raise ServiceUnavailableError("list the clusters of the workspace: Azure ML did not answer")
 
     def log_tail(self, name: str, *, max_bytes: int) -> str | None:
         """Time out."""

@@ -130,6 +130,21 @@ def test_metrics_have_their_intervals() -> None:
     assert f"{low:.4g} to {high:.4g}" in page
     found = call(world, "GET", "/api/compare?" + "&".join(f"run={run.run_id}" for run in runs)).json()
     assert [0.99, low, high] == found["runs"][0]["intervals"]["val_accuracy"]
+    assert [] == found["notes"]
+
+
+def test_what_has_no_interval_is_said_with_its_reason() -> None:
+    """An F1 score is no average over examples; a run may have left no results of them."""
+    world = challenge(results(396), 0.99)
+    new, old = world.ledger.runs()
+    report(world, new, metrics={"val_accuracy": 0.99, "val_f1": 0.9})
+    world.ledger.run_rows[old.run_id] = replace(old, evidence={})
+    notes = call(world, "GET", address([new, old]).replace("/compare", "/api/compare")).json()["notes"]
+    average, none = notes
+    assert average.startswith("Without an interval: val_f1. Only averages over validation examples")
+    assert none.startswith(f"No metric of {old.run_id} has an interval: ")
+    page = look(world, address([new, old])).text
+    assert [True, True] == [note in page for note in notes]
 
 
 def test_names_and_values_of_others_are_harmless() -> None:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
 import pytest
 
+from cli.remote.plan import describe_plan
+from function_app.domain.capacity import Capacity, ClusterNow, OfferedFamily, Quota
 from tests.support.world import ALL_SHARDS, TRAIN_SHARDS, World
 from tests.unit.function_app.planning.worlds import planning_world, train_for
 from tests.unit.function_app.web.client import call, look
@@ -68,6 +73,69 @@ def test_the_page_shows_table_chart_and_recommendation(world: World) -> None:
     assert 'href="/datasets/digits/v2/plan"' in look(world, "/datasets/digits/v2").text
     run = next(iter(world.ledger.run_rows))
     assert "Predicted" in look(world, f"/runs/{run}").text
+
+
+NOUNS: tuple[tuple[str, str, str, str], ...] = (
+    ("which generation", "generation", "generation 1", "generation 1"),
+    ("why it is no duplicate", "reason", "a new run: no run has trained generation 1", "a new run: no run has"),
+    ("validation", "validation", "train: 2 shards, 22 records accepted", "train: 2 shards, 22 records accepted"),
+    ("rank plan", "own.num_ranks", "ranks: 2 on 2 nodes of landfall-gpu, 3 epochs of 11 steps", "3 of 11 steps of 2"),
+    ("clusters", "clusters.1.name", "landfall-a100: Standard_ND96asr_v4", "Standard_ND96asr_v4"),
+    ("life cycle", "clusters.1.life_cycle", "no nodes without a job, at most 4", "no nodes without a job, at most 4"),
+    ("quota", "clusters.1.quota", "1 of 4 vCPUs in use", "1 of 4 vCPUs in use"),
+    ("nodes now", "clusters.1.now", "now: 1 node of at most 4", "1 node of at most 4"),
+    ("network", "clusters.1.network", "InfiniBand between nodes", "InfiniBand between nodes"),
+    ("time and cost as table", "estimates.5.cost", "2 nodes    16 ranks  ", "<td>16</td>"),
+    ("time and cost as chart", "estimates.5.total_s", "    landfall-a100    2  #", 'aria-label="Cost'),
+    ("recommended size", "recommended.num_nodes", "recommended: 1 node of landfall-a100", "Recommended: 1 node of"),
+    ("one node", "one_node", "one node with more GPUs is faster, and", "one node with more GPUs is faster, and"),
+    (
+        "cold start",
+        "own.start_s",
+        "start of the nodes and idle tail are included",
+        "Start of the nodes and idle tail",
+    ),
+    ("idle tail", "own.idle_s", "start of the nodes and idle tail are included", "Start of the nodes and idle tail"),
+    ("exact body", "body.properties.command", "`--json` shows its body", "training_job.train"),
+    ("source of throughput", "throughput", "throughput: measured in 1 earlier run", "Throughput: measured in 1"),
+    ("prediction and what happened", "outcomes.0.error", "predicted 2.0 min", "Earlier predictions"),
+    (
+        "what it teaches",
+        "outcomes.0.is_wrong",
+        "more than a third: later plans use this",
+        "more than a third: plans use",
+    ),
+    ("dated prices", "as_of", "as of 2025-12-31", "as of 2025-12-31"),
+)
+"""What issue 17 asks of a plan: member of the API's answer, and what the command and the page say."""
+
+
+@pytest.fixture(scope="module")
+def stated() -> tuple[dict[str, Any], str, str]:
+    """One plan as the API, the command and the page tell it."""
+    world = planning_world()
+    train_for(world, "v1", record_s=30.0)
+    world.upload_shards(*ALL_SHARDS, version="v2")
+    world.jobs.capacity_now = Capacity(
+        clusters={"landfall-a100": ClusterNow(num_nodes=1, max_nodes=4)},
+        families={"standard_nd96asr_v4": OfferedFamily(name="NDASv4", vcpus=1)},
+        quotas=(Quota(name="NDASv4", used=1, limit=4),),
+    )
+    body: dict[str, Any] = call(world, "GET", PATH).json()
+    return body, "\n".join(describe_plan(body)), look(world, "/datasets/digits/v2/plan").text
+
+
+@pytest.mark.parametrize(("noun", "member", "line", "shown"), NOUNS, ids=[noun for noun, *_ in NOUNS])
+def test_the_api_the_command_and_the_page_tell_it(
+    stated: tuple[dict[str, Any], str, str], noun: str, member: str, line: str, shown: str
+) -> None:
+    """Each by itself, so that none can lose it."""
+    body, printed, page = stated
+    found: Any = body
+    for part in member.split("."):
+        found = found[int(part)] if part.isdigit() else found[part]
+    assert found not in (None, "", [], {}), noun
+    assert (True, True) == (line in printed, shown in re.sub(r'(?<=<td) class="[^"]*"', "", page)), noun
 
 
 def test_large_rates_are_written_out() -> None:

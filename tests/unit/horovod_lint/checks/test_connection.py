@@ -217,6 +217,32 @@ def test_pytorch_without_horovods_optimizer_is_found() -> None:
     assert ["framework_partly_checked", "optimizer_not_distributed"] == found(spoilt(TORCH, *named))
 
 
+WRAP = "optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())\n"
+
+
+@pytest.mark.parametrize(
+    ("change", "is_found"),
+    [
+        ((WRAP, f"wrapped = {WRAP.partition('= ')[2]}"), True),
+        ((WRAP, f"plain = torch.optim.Adam([])\n{WRAP}plain.step()\n"), True),
+        ((WRAP, f"plain = torch.optim.Adam([])\n{WRAP}scaler.step(plain)\n"), True),
+        ((WRAP, f"{WRAP}scaler.step(optimizer)\n"), False),
+        ((WRAP, f"{WRAP}rates = torch.optim.lr_scheduler.StepLR(optimizer, 1)\nrates.step()\n"), False),
+        ((WRAP, f"if hvd.size() > 1:\n    {WRAP}"), False),
+        ((WRAP, f"plain = make(torch)\n{WRAP}plain.step()\n"), False),
+        ((WRAP, f"wrapped = {WRAP.partition('= ')[2]}hvd.allreduce(model.weight.grad)\n"), False),
+    ],
+)
+def test_a_plain_optimizer_of_pytorch_beside_the_wrapped_one_is_found(
+    change: tuple[str, str], *, is_found: bool
+) -> None:
+    """The optimizer that Horovod wraps is the one that must step; what may be averaged otherwise is accepted."""
+    findings = lint_script(spoilt(TORCH, change).encode(), "mine.py").findings
+    messages = [each.message for each in findings if each.code == "optimizer_not_distributed"]
+    assert is_found == (len(messages) == 1), messages
+    assert all(each.startswith("step is called on a plain optimizer; the optimizer that line ") for each in messages)
+
+
 @pytest.mark.parametrize(
     ("made", "expected"),
     [

@@ -5,71 +5,9 @@ from __future__ import annotations
 import pytest
 
 from horovod_lint import Machine, lint_script
-from tests.support.world import pipeline
 from tests.unit.horovod_lint.scripts import FIT, TAPE, TORCH, found, places, spoilt
 
 PIN = '    tf.config.experimental.set_visible_devices(gpus[hvd.local_rank()], "GPU")\n'
-HEAD = "import argparse\nimport sys\nimport horovod.tensorflow as hvd\nhvd.init()\np = argparse.ArgumentParser()\n"
-OWN = 'p.add_argument("--epochs", type=int)\n'
-
-
-def _machine() -> Machine:
-    placed = pipeline()
-    return Machine.of_job(vm_size=placed.machines.vm_size, environment=placed.train.environment_variables)
-
-
-def found_in_job(body: str, machine: Machine | None = None) -> list[str]:
-    """Return the codes of the findings, checked as the script of a pipeline."""
-    report = lint_script(f"{HEAD}{body}\n".encode(), "mine.py", machine or _machine())
-    return [str(finding.code) for finding in report.findings]
-
-
-@pytest.mark.parametrize(
-    "body",
-    [f"{OWN}p.parse_args()", f"{OWN}args = p.parse_args(sys.argv[1:])", "def main():\n    p.parse_args()\nmain()"],
-)
-def test_a_parser_that_ends_at_the_jobs_arguments_is_found_in_job(body: str) -> None:
-    """Otherwise the job would fail after its nodes have started."""
-    assert ["arguments_not_taken"] == found_in_job(body)
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        f"{OWN}p.parse_known_args()",
-        f"{OWN}p.parse_args([])",
-        "for name in names:\n    p.add_argument(name)\np.parse_args()",
-        "from mine import parser\nparser.parse_args()",
-        "q = argparse.ArgumentParser(parents=[p])\nq.parse_args()",
-    ],
-)
-def test_a_parser_that_accepts_or_may_accept_them_is_not_found(body: str) -> None:
-    """It ignores unknown arguments, parses a list, or has options that the script does not show."""
-    assert [] == found_in_job(body)
-
-
-def test_a_parser_with_every_flag_is_not_found() -> None:
-    """A missing flag is named in the finding."""
-    machine = _machine()
-    every = "".join(f"p.add_argument({flag!r})\n" for flag in machine.job_flags)
-    assert [] == found_in_job(f"{every}p.parse_args()")
-    fewer = every.replace("p.add_argument('--manifest')\n", "")
-    (finding,) = lint_script(f"{HEAD}{fewer}p.parse_args()\n".encode(), "mine.py", machine).findings
-    assert "the job passes --manifest, which this parser does not accept" == finding.message
-
-
-def test_only_what_the_job_passes_is_asked_of_a_parser() -> None:
-    """Without paths, the pipeline's own arguments; a value is none."""
-    machine = Machine.of_job(vm_size="", environment={}, arguments=["--steps=5", "--rate", "-1"], pass_paths=False)
-    assert ("--steps", "--rate") == machine.job_flags
-    taken = "p = argparse.ArgumentParser()\np.add_argument('--steps')\np.add_argument('--rate')\np.parse_args()"
-    assert [] == found_in_job(taken, machine)
-    assert ["arguments_not_taken"] == found_in_job(taken.replace("--rate", "--epochs"), machine)
-
-
-def test_without_a_job_any_parser_is_accepted() -> None:
-    """The arguments of the job are only known from a pipeline."""
-    assert [] == found_in_job(f"{OWN}p.parse_args()", Machine())
 
 
 def test_a_process_without_a_gpu_of_its_own_is_a_warning() -> None:

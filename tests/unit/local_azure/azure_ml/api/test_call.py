@@ -125,6 +125,32 @@ def test_the_published_schemas_take_the_same_bodies(published: Check, resource: 
     assert [] == published(resource, body)
 
 
+LAUNCHERS: list[tuple[Body, bool]] = [
+    ({"distributionType": "PyTorch", "processCountPerInstance": 4}, True),
+    ({"distributionType": "TensorFlow", "workerCount": 2, "parameterServerCount": 0}, True),
+    ({"distributionType": "PyTorch", "processCountPerInstance": "4"}, False),
+    ({"distributionType": "PyTorch", "workerCount": 2}, False),
+    ({"distributionType": "TensorFlow", "processCountPerInstance": 4}, False),
+    ({"distributionType": "TensorFlow", "workerCount": "2"}, False),
+    ({"distributionType": "DeepSpeed", "processCountPerInstance": 4}, False),
+]
+"""Distributions, and whether the service takes them: DeepSpeed's launcher is a job of PyTorch's."""
+
+
+@pytest.mark.parametrize(("distribution", "is_right"), LAUNCHERS)
+def test_other_launchers_are_checked_as_strictly(distribution: Body, *, is_right: bool) -> None:
+    """Each has members of its own."""
+    assert is_right is (violations("jobs", mutated("jobs", "properties.distribution", distribution)) == [])
+
+
+@pytest.mark.parametrize(("distribution", "is_right"), LAUNCHERS)
+def test_the_published_schemas_say_the_same_of_other_launchers(
+    published: Check, distribution: Body, *, is_right: bool
+) -> None:
+    """The members of each are those of the service."""
+    assert is_right is (published("jobs", mutated("jobs", "properties.distribution", distribution)) == [])
+
+
 @pytest.mark.parametrize(("resource", "path", "value"), [m for m in MUTATIONS if m[0] in API_VERSIONS])
 def test_the_published_schemas_refuse_the_same_bodies(
     published: Check, resource: str, path: str, value: object

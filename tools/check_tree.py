@@ -51,6 +51,8 @@ REGISTRY_HOST = re.compile(
 RESOLVED_URL = re.compile(r'"resolved":\s*"http')
 CONFLICT = re.compile(r"^(<{7}|>{7}) ")
 PATH_IN_PAGE = re.compile(r"`((?:[\w.-]+/)+[\w.-]+\.(?:py|md|yaml))(?:::\w+)?`")
+PAGE_OF_README = re.compile(r"\]\(docs/([\w/-]+\.md)[#)]")
+PAGE_BESIDE = re.compile(r"\]\(([\w/-]+\.md)[#)]")
 
 
 @dataclass(frozen=True)
@@ -266,6 +268,16 @@ def missing_paths(files: Sequence[File]) -> Iterator[Breach]:
                     yield Breach(page.path, number, f"{path} does not exist")
 
 
+def unlisted_pages(files: Sequence[File]) -> Iterator[Breach]:
+    """Find pages in docs/ to which neither README.md nor docs/architecture.md leads."""
+    pages = {file.path: file.text for file in files if file.is_page}
+    named = {f"docs/{name}" for name in PAGE_OF_README.findall(pages.get("README.md", ""))}
+    named |= {f"docs/{name}" for name in PAGE_BESIDE.findall(pages.get("docs/architecture.md", ""))}
+    for path in sorted(path for path in pages if path.startswith("docs/")):
+        if path not in {*named, "docs/architecture.md"}:
+            yield Breach(path, 1, "neither README.md nor docs/architecture.md has a link to this page")
+
+
 def _nodes(files: Sequence[File] | Iterator[File]) -> Iterator[tuple[File, ast.AST]]:
     yield from ((file, node) for file in files if file.is_python for node in ast.walk(file.tree))
 
@@ -286,6 +298,7 @@ RULES: dict[str, Callable[[Sequence[File]], Iterator[Breach]]] = {
     "words-in-code": words_in_code,
     "words-in-pages": words_in_pages,
     "missing-paths": missing_paths,
+    "unlisted-pages": unlisted_pages,
 }
 OFF: set[str] = set()
 """Rules that the tree does not keep yet; a new rule starts here."""

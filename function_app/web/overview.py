@@ -9,13 +9,14 @@ from pydantic import BaseModel, Field
 
 from function_app.domain.records import Generation, RunRecord
 from function_app.explain.overview import MAX_ACTIVE, MAX_SHARDS, MAX_VERSIONS, OpenVersion, Overview, overview
+from function_app.web.bodies import RecordBody
 from function_app.web.routes import AppServices
 from function_app.web.spending import router
 
 __all__ = ["router"]  # the API's, to which this module adds its route
 
 
-class ConcernBody(BaseModel):
+class ConcernBody(RecordBody):
     """Something that a person has to do."""
 
     who: str = Field(description="`data owner` or `engineer`.")
@@ -94,7 +95,7 @@ class OpenVersionBody(BaseModel):
         )
 
 
-class ArrivedBody(BaseModel):
+class ArrivedBody(RecordBody):
     """What came today, in UTC."""
 
     versions: int = Field(description="Versions that became whole, with their `shards` and `records`.")
@@ -118,17 +119,12 @@ class OverviewBody(BaseModel):
         """Return the body of an overview."""
         waiting = {each.run.run_id: each.waiting for each in found.active}
         return cls(
-            concerns=[ConcernBody(who=each.who, text=each.text, page=each.page) for each in found.concerns],
+            concerns=[ConcernBody.of(each) for each in found.concerns],
             active=[RunStandBody.of(each.run, each.waiting) for each in found.active],
             runs=[RunStandBody.of(run, waiting.get(run.run_id)) for run in found.runs],
             open=[OpenVersionBody.of(each) for each in found.open],
             closed=[ClosedVersionBody.of(closing) for closing in found.closed],
-            arrived=ArrivedBody(
-                versions=found.arrived.versions,
-                shards=found.arrived.shards,
-                records=found.arrived.records,
-                open_shards=found.arrived.open_shards,
-            ),
+            arrived=ArrivedBody.of(found.arrived),
         )
 
 

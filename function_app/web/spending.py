@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Annotated, Self
 
 from fastapi import Query
 from pydantic import BaseModel, Field
 
-from function_app.explain.spending import Spending, SpentByDataset, SpentByRun, spending
+from function_app.explain.spending import Spending, SpentByRun, spending
+from function_app.web.bodies import RecordBody
 from function_app.web.lists import router
 from function_app.web.routes import AppServices, refusals
 
@@ -20,18 +20,13 @@ MAX_LISTED = 1000
 Hours = Annotated[int, Query(ge=1, le=MAX_HOURS, description="Length of the span that ends now; 168 is a week.")]
 
 
-class DatasetSpendingBody(BaseModel):
+class DatasetSpendingBody(RecordBody):
     """What the runs of one dataset took."""
 
     dataset: str
     num_runs: int
     node_hours: float
     cost: float | None = Field(description="Sum over the runs whose clusters have a price; null without any.")
-
-    @classmethod
-    def of(cls, row: SpentByDataset) -> Self:
-        """Return the body of one dataset's row."""
-        return cls(**asdict(row))
 
 
 class RunSpendingBody(BaseModel):

@@ -125,6 +125,7 @@ Around = Callable[[PortCall, Callable[[], Any]], Any]
 """Takes a call and the function that makes it; returns the answer to the caller, or raises."""
 
 
+@functools.cache
 def ports_of_services() -> dict[str, type]:
     """Return the fields of Services that hold ports: field → protocol; several of one kind are a mapping."""
     hints = typing.get_type_hints(Services)

@@ -151,18 +151,17 @@ LINKS = Links(pages="https://landfall.example", workspace_id="/subscriptions/s/w
 
 
 @functools.cache
-def schema_of(event_type: str) -> dict[str, Any]:
-    """The schema of a type of event, made strict: a member that it does not describe is one too many."""
+def validator_of(event_type: str) -> Draft202012Validator:
+    """The validator of a type of event, made strict: a member that its schema does not describe is one too many."""
     schema: dict[str, Any] = json.loads((EVENTS / f"{event_type.removeprefix('landfall.')}.json").read_text("utf-8"))
     schema["additionalProperties"] = schema["properties"]["data"]["additionalProperties"] = False
     Draft202012Validator.check_schema(schema)
-    return schema
+    return Draft202012Validator(schema, format_checker=Draft202012Validator.FORMAT_CHECKER)
 
 
 def check_event(event: dict[str, Any]) -> None:
     """Fail where an event is not as its schema says."""
-    validator = Draft202012Validator(schema_of(event["type"]), format_checker=Draft202012Validator.FORMAT_CHECKER)
-    problems = [f"{error.json_path}: {error.message}" for error in validator.iter_errors(event)]
+    problems = [f"{error.json_path}: {error.message}" for error in validator_of(event["type"]).iter_errors(event)]
     assert [] == problems, f"{event['type']} is not as docs/events says"
 
 

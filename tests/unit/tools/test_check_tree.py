@@ -96,6 +96,16 @@ def function_of(num_lines: int) -> str:
             ],
             [File("docs/a.md", "See `cli/a.py`.")],
         ),
+        (
+            check_tree.unlisted_pages,
+            [
+                File("README.md", "[a](docs/a.md#b), [architecture](docs/architecture.md)"),
+                File("docs/architecture.md", "[b](b.md)"),
+                File("docs/a.md", ""),
+                File("docs/b.md", ""),
+            ],
+            [File("README.md", "[a](docs/a.md), `docs/b.md`"), File("docs/a.md", "[b](b.md)"), File("docs/b.md", "")],
+        ),
     ],
 )
 def test_a_rule_finds_its_breach_and_nothing_else(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -16,11 +17,15 @@ from function_app.domain.run_states import RunState
 from function_app.runs.requests import request_run
 from function_app.runs.submission import handle_request
 from function_app.sweep.sweep import sweep
+from tests.crash.port_calls import PortCall, watched
 from tests.support.world import ALL_SHARDS, TRAIN_SHARDS, VERSION, WORKSPACE, World, shard_content
+from tests.unit.function_app.planning.worlds import planning_world
 
 CLOSED = TrainingRequest(dataset_version=VERSION, generation=1, trigger="closed")
 NO_QUOTA = "submit job: Azure ML refused it (400): the requested nodes exceed the quota of Standard_NC6s_v3"
 OTHER_CLUSTER = "landfall-a100"
+REQUESTS_BEFORE = 18
+"""From the request for a training to the call of Azure ML."""
 
 
 def test_a_closing_becomes_one_job() -> None:
@@ -29,6 +34,23 @@ def test_a_closing_becomes_one_job() -> None:
     run = world.upload_version()
     assert (RunState.SUBMITTED, [run.run_id], "closed") == (run.state, world.jobs.submissions, run.trigger)
     assert run.run_id == next(iter(world.ledger.generation_rows.values())).auto_run_id
+
+
+def test_a_prediction_costs_two_requests_and_none_before_the_submission() -> None:
+    """The last shard's way to the job is a second; manifest and earlier runs are read when the job is submitted."""
+    world, called = planning_world(), list[str]()
+
+    def note(made: PortCall, call: Callable[[], Any]) -> Any:
+        called.append(made.method)
+        return call()
+
+    world.upload_shards(*ALL_SHARDS)
+    world.services = watched(world.services, note)
+    world.serve_requests()
+    submitted = called.index("submit")
+    assert {} != world.only_run().prediction
+    assert REQUESTS_BEFORE >= submitted, called[:submitted]
+    assert ["submit", "read", "runs", "save_run"] == called[submitted : submitted + 4]
 
 
 def test_a_request_delivered_again_submits_nothing() -> None:

@@ -98,6 +98,7 @@ def build_services(environ: Mapping[str, str]) -> Services:
     from function_app.adapters.blobs import BlobDocumentStore, BlobRejectedCopies, BlobShardStore
     from function_app.adapters.queues import StorageRequestQueue
     from function_app.adapters.tables import TableLedger
+    from function_app.notify.outbox import in_threads
     from function_app.runs.submission import handle_request
     from function_app.services import Services
 
@@ -119,6 +120,7 @@ def build_services(environ: Mapping[str, str]) -> Services:
         jobs=AzureMLJobs(workspace),
         models=AzureMLModels(workspace),
         notifiers=found.pipelines.notifiers,
+        at_once=in_threads,
         dead_letter_sources=_dead_letter_sources(host),
         queues={queue: StorageRequestQueue(host, queue) for queue in QUEUES},
         **_script_readers(settings),
@@ -312,7 +314,13 @@ def _deployed(
 
 
 def _notifier(recipient: Recipient, settings: Settings, environ: Mapping[str, str]) -> Notifier:
-    """Return what delivers to a recipient. Raises SettingsError where its address is not set."""
+    """Return what delivers to a recipient in bounded time. Raises SettingsError where its address is not set."""
+    from function_app.adapters.notifiers import BoundedNotifier
+
+    return BoundedNotifier(_unbounded_notifier(recipient, settings, environ))
+
+
+def _unbounded_notifier(recipient: Recipient, settings: Settings, environ: Mapping[str, str]) -> Notifier:
     from function_app.adapters.notifiers import WebhookNotifier
     from function_app.config.settings import read_apprise_url, read_url
 

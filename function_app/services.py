@@ -87,6 +87,11 @@ class History:
         self.telemetry.entry(action, shown(subject), reason, now)
 
 
+def one_by_one(works: Sequence[Callable[[], Any]]) -> list[Any]:
+    """Do things one after the other; return their results."""
+    return [work() for work in works]
+
+
 @dataclass(frozen=True, kw_only=True)
 class NotifyServices:
     """What notifications need, and with them every flow."""
@@ -102,6 +107,8 @@ class NotifyServices:
     """Recipient, as the pipelines name it → what delivers to it."""
     failing: set[str] = field(default_factory=set)
     """Recipients that refused their last notification of this process: the others come first."""
+    at_once: Callable[[Sequence[Callable[[], Any]]], list[Any]] = one_by_one
+    """Does several things, in the app at the same time, so that a recipient that hangs holds up no other."""
     clock: Clock = utcnow
     telemetry_sink: TelemetrySink | None = None
     """Where spans and metrics go; None: nowhere."""

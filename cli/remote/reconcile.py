@@ -78,18 +78,31 @@ def dead_letters() -> None:
 
 @dead_letters.command(name="list", epilog="Example: landfall dead-letters list --limit 5")
 @limit_option
+@click.option("--state", metavar="STATE", help="List only letters in this state: waiting or replayed (default: all).")
+@click.option(
+    "--source", metavar="QUEUE", help="List only letters of this queue, or `notification` (default: of all)."
+)
+@click.option(
+    "--after", type=DEAD_LETTER_ID, metavar="DEAD_LETTER_ID", help="Begin after this one (default: the first)."
+)
 @as_json_option
 @with_api
-def list_letters(client: ApiClient, limit: int, *, as_json: bool) -> None:
+def list_letters(
+    client: ApiClient, limit: int, *, state: str | None, source: str | None, after: str | None, as_json: bool
+) -> None:
     """List dead letters; those that wait for a replay come first."""
-    answer = client.get("/api/dead-letters", limit=limit)
+    filters = {name: value for name, value in (("state", state), ("source", source), ("after", after)) if value}
+    answer = client.get("/api/dead-letters", limit=limit, **filters)
     if as_json:
         click.echo(json.dumps(answer, indent=2))
         return
     for letter in answer["dead_letters"]:
         click.echo("\n".join(_summary(letter)))
     if not answer["dead_letters"]:
-        click.echo("There are no dead letters.")
+        asked = " ".join(f"--{name} {value}" for name, value in filters.items())
+        click.echo(f"There are no dead letters{' with ' + asked if asked else ''}.")
+    if answer.get("next"):
+        click.echo(f"There are more: add --after {answer['dead_letters'][-1]['dead_letter_id']}")
 
 
 @dead_letters.command(epilog="Example: landfall dead-letters show 0123456789abcdef")

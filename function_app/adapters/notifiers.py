@@ -7,6 +7,7 @@ import threading
 import urllib.error
 import urllib.request
 import uuid
+from concurrent.futures import Future
 from email.message import Message
 from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -15,6 +16,7 @@ from function_app.adapters.connections import credential
 from function_app.domain.errors import NotificationError
 from function_app.domain.outcomes import NO_LINKS, Links, explained
 from function_app.domain.records import NotificationRecord
+from function_app.ports import Notifier
 from shared.traces import TRACEPARENT, place_of_content
 
 if TYPE_CHECKING:
@@ -131,6 +133,63 @@ class WebhookNotifier:
             raise NotificationError(f"{notification.recipient} answered {error.code}: {seen!r}") from error
         except (OSError, ValueError) as error:
             raise NotificationError(f"{notification.recipient} did not answer: {type(error).__name__}") from error
+
+
+LIMIT_S = 45.0
+"""For all of one notification, name resolution and retries included; the timeouts above are for each step."""
+
+
+class BoundedNotifier:
+    """Implements Notifier over another one, and never waits longer than a limit for it.
+
+    A recipient that sends a byte every few seconds passes every timeout of a socket. What takes longer is left to its
+    thread; until that ends, further notifications are refused at once, so that no threads pile up. Should it succeed
+    late, the try that follows finds that it did, and sends nothing again.
+    """
+
+    def __init__(self, notifier: Notifier, *, limit_s: float = LIMIT_S) -> None:
+        self._notifier = notifier
+        self._limit_s = limit_s
+        self._lock = threading.Lock()
+        self._left: tuple[str, Future[None]] | None = None
+        """Key and outcome of what took too long."""
+
+    def send(self, notification: NotificationRecord) -> None:
+        """See Notifier."""
+        with self._lock:
+            left = self._left
+            if left is not None and not left[1].done():
+                raise NotificationError(f"{notification.recipient} has not answered an earlier notification yet")
+            self._left = None
+            if left is not None and left[0] == notification.key and left[1].exception() is None:
+                return
+            outcome: Future[None] = Future()
+            self._left = (notification.key, outcome)
+        threading.Thread(target=self._run, args=(notification, outcome), daemon=True).start()
+        try:
+            outcome.result(self._limit_s)
+        except TimeoutError as error:
+            if outcome.done():  # the notifier's own
+                self._forget(outcome)
+                raise
+            raise NotificationError(f"{notification.recipient} did not answer within {self._limit_s:g} s") from error
+        except BaseException:
+            self._forget(outcome)
+            raise
+        self._forget(outcome)
+
+    def _run(self, notification: NotificationRecord, outcome: Future[None]) -> None:
+        try:
+            self._notifier.send(notification)
+        except BaseException as error:  # noqa: BLE001 (raised where it is waited for)
+            outcome.set_exception(error)
+        else:
+            outcome.set_result(None)
+
+    def _forget(self, outcome: Future[None]) -> None:
+        with self._lock:
+            if self._left is not None and self._left[1] is outcome:
+                self._left = None
 
 
 _NAMESPACE = uuid.UUID("8c5a4b6e-5d0c-5f0e-9a43-3f0f5d4a7b11")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from function_app.config.recipients import Recipient
 from function_app.domain.errors import LedgerConflictError, NotificationError
@@ -19,6 +21,9 @@ from shared.traces import place_of_content
 
 logger = logging.getLogger(__name__)
 
+T = TypeVar("T")
+MAX_AT_ONCE = 32
+"""Threads that send notifications; further recipients follow."""
 FIRST_PAUSE = timedelta(seconds=30)
 LONGEST_PAUSE = timedelta(hours=1)
 MAX_TRIES = 80
@@ -67,23 +72,50 @@ def deliver(subject: str, services: NotifyServices) -> bool:
     """Send the notifications of one subject that are due; True where none is left."""
     rows = services.ledger.notifications(subject)
     rows.sort(key=lambda row: row.recipient in services.failing)  # one that does not answer takes its time
-    sent = [deliver_one(row, services) for row in rows]  # all of them: one that fails holds up no other
+    sent = services.at_once([partial(deliver_one, row, services) for row in rows])  # all: one holds up no other
     # Two handlers may each send a part. Each looks again after its own last write, so the later one sees all of them.
     return all(sent) or all(row.is_settled for row in services.ledger.notifications(subject))
 
 
-def in_turn(services: NotifyServices) -> Iterator[NotificationRecord]:
-    """Yield what is not sent, for ``deliver_one``; recipients that failed last come last.
+def deliver_rest(services: NotifyServices) -> tuple[int, list[str]]:
+    """Send what is left, each recipient's in order; return how many were looked at, and what failed besides sending.
 
     A recipient that refuses one gets no other of this round: each may take its whole time limit.
     """
-    tried = set[str]()
-    for row in sorted(services.ledger.unsent_notifications(), key=lambda row: row.recipient in services.failing):
-        if row.recipient in tried and row.recipient in services.failing:
+    waiting: dict[str, list[NotificationRecord]] = {}
+    for row in services.ledger.unsent_notifications():
+        waiting.setdefault(row.recipient, []).append(row)
+    in_order = sorted(waiting, key=lambda recipient: recipient in services.failing)
+    results = services.at_once([partial(_deliver_rows, waiting[recipient], services) for recipient in in_order])
+    return sum(number for number, _ in results), [problem for _, problems in results for problem in problems]
+
+
+def _deliver_rows(rows: Sequence[NotificationRecord], services: NotifyServices) -> tuple[int, list[str]]:
+    """Do the same for one recipient."""
+    number, problems, is_tried = 0, list[str](), False
+    for row in rows:
+        if is_tried and row.recipient in services.failing:
             continue
-        if is_due(row, services):
-            tried.add(row.recipient)
-        yield row
+        is_tried = is_tried or is_due(row, services)
+        number += 1
+        try:
+            deliver_one(row, services)
+        except LandfallError as error:
+            logger.exception("a notification could not be sent", extra={"action": "sweep_failed"})
+            problems.append(str(error))
+    return number, problems
+
+
+def in_threads(works: Sequence[Callable[[], T]]) -> list[T]:
+    """Do all of it at the same time, each in a thread of its own; return the results in order.
+
+    Raises what the first one of them raised, after all have ended.
+    """
+    if len(works) <= 1:
+        return [work() for work in works]
+    with ThreadPoolExecutor(max_workers=min(len(works), MAX_AT_ONCE), thread_name_prefix="notify") as threads:
+        results = threads.map(lambda work: work(), works)
+    return list(results)
 
 
 def is_due(row: NotificationRecord, services: NotifyServices) -> bool:

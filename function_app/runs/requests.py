@@ -224,6 +224,8 @@ def synthetic_closing(pipeline: Pipeline, version: DatasetVersion, services: Run
 
 
 # -- idempotency keys: each belongs to the first request that used it ----------------------------------------
+KEYS = "idempotency-keys"
+"""Folder of the state container. A rule of the deployment deletes what is in it after 30 days."""
 MAX_CLAIM_BYTES = 4096
 
 
@@ -238,7 +240,7 @@ class KeyedRequest:
     @property
     def path(self) -> str:
         """Path of the claim in the state container; a digest, because a key may contain dots and colons."""
-        return f"idempotency-keys/{hashlib.sha256(self.key.encode()).hexdigest()}.json"
+        return f"{KEYS}/{hashlib.sha256(self.key.encode()).hexdigest()}.json"
 
     @property
     def answer_path(self) -> str:

@@ -13,7 +13,7 @@ from function_app.domain.records import DatasetVersion, Generation, RunRecord
 from function_app.domain.run_states import AWAITING_SUBMISSION, Actor
 from function_app.ingest.closing import close_version, follow_up
 from function_app.ingest.rejections import sum_up_rejections
-from function_app.notify.outbox import deliver_one, in_turn
+from function_app.notify.outbox import deliver_rest
 from function_app.notify.summaries import send_summaries
 from function_app.registry.promotion import finish_promotions
 from function_app.runs.admission import sweep_run_queue
@@ -76,7 +76,9 @@ def run_sweep(services: Services) -> SweepReport:
     for name, care in (("unknown_jobs", care_for_unknown_jobs), ("dead_letters", collect_dead_letters)):
         problems.extend(_each([services], lambda world, name=name, care=care: tally.update({name: care(world)})))  # type: ignore[misc]
     problems += _each([services], send_summaries)
-    each("notifications", in_turn(services), lambda row: deliver_one(row, services))
+    unsent: list[str] = []
+    problems += _each([services], lambda world: unsent.extend(_sent(world, tally)))
+    problems += unsent
     return SweepReport(
         shards_missed=shards_missed,
         versions=tally["versions"],
@@ -87,6 +89,12 @@ def run_sweep(services: Services) -> SweepReport:
         unknown_jobs=tally["unknown_jobs"],
         problems=tuple(problems),
     )
+
+
+def _sent(services: Services, tally: Counter[str]) -> list[str]:
+    """Send what is left of the outbox; return what failed."""
+    tally["notifications"], problems = deliver_rest(services)
+    return problems
 
 
 def _counted(things: Iterable[_Thing], name: str, tally: Counter[str]) -> Iterator[_Thing]:

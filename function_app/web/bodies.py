@@ -491,9 +491,3 @@ class DeadLetterBody(DeadLetterSummary):
 
     payload: str
     is_whole: bool = Field(description="False if the payload was too large to store; it cannot be replayed then.")
-
-
-class DeadLettersBody(BaseModel):
-    """Dead letters; those that wait for a replay come first."""
-
-    dead_letters: list[DeadLetterSummary]

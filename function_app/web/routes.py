@@ -5,13 +5,21 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable
 from typing import Annotated, Any, Self
+from urllib.parse import urlencode
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.convertors import Convertor, register_url_convertor
 
 from function_app.domain.errors import NotFoundError
-from function_app.domain.records import OVERRIDE, PERSON, DatasetVersion
+from function_app.domain.records import (
+    OVERRIDE,
+    PERSON,
+    DatasetVersion,
+    DeadLetter,
+    DeadLetterState,
+    dead_letter_order,
+)
 from function_app.domain.run_states import RunState
 from function_app.explain.description import describe_version
 from function_app.explain.doctor import Diagnosis, examine
@@ -33,7 +41,6 @@ from function_app.sweep.dead_letters import replay
 from function_app.sweep.requested import latest_sweep, request_sweep
 from function_app.web.bodies import (
     DeadLetterBody,
-    DeadLettersBody,
     DeadLetterSummary,
     HistoryBody,
     HoldBody,
@@ -47,6 +54,8 @@ from function_app.web.plans import PlanBody
 from function_app.web.protocol.routing import ApiRoute, IdempotencyKey
 
 MAX_LETTERS = 1000
+MAX_KEPT_LETTERS = 10_000
+"""Dead letters that are looked at for a page."""
 MAX_SUBJECT_CHARS = 1200
 """A blob's name has at most 1,024 characters."""
 MAX_RANK = 1_000_000
@@ -373,11 +382,49 @@ def requested_sweep(services: AppServices) -> RequestedSweepBody:
     return RequestedSweepBody.of(found)
 
 
-@router.get("/dead-letters", responses=refusals(422))
-def dead_letters(services: AppServices, limit: Annotated[int, Query(ge=1, le=MAX_LETTERS)] = 100) -> DeadLettersBody:
-    """List dead letters; the next sweep adds those that are still in the queues."""
-    letters = services.ledger.dead_letters(limit=limit)
-    return DeadLettersBody(dead_letters=[DeadLetterSummary.of(letter) for letter in letters])
+class DeadLettersBody(BaseModel):
+    """Dead letters; those that wait for a replay come first."""
+
+    dead_letters: list[DeadLetterSummary]
+    next: str | None = Field(description="Path of the next page; null on the last one.")
+
+
+@router.get("/dead-letters", responses=refusals(404, 422))
+def dead_letters(
+    services: AppServices,
+    *,
+    limit: Annotated[int, Query(ge=1, le=MAX_LETTERS)] = 100,
+    state: DeadLetterState | None = None,
+    source: Annotated[
+        str | None, Query(min_length=1, max_length=100, description="Only those of this queue, or `notification`.")
+    ] = None,
+    after: Annotated[
+        str | None, Query(max_length=64, pattern=r"^[0-9a-f]+$", description="Begin after this letter.")
+    ] = None,
+) -> DeadLettersBody:
+    """List dead letters, those that wait first; the next sweep adds those that are still in the queues."""
+    last = services.ledger.dead_letter(after) if after else None
+    if after and last is None:
+        raise NotFoundError(f"dead letter {after} does not exist")
+    fitting = [
+        letter
+        for letter in services.ledger.dead_letters(limit=MAX_KEPT_LETTERS)
+        if state in (None, letter.state)
+        and source in (None, letter.source)
+        and (last is None or _place(letter, state) > _place(last, state))
+    ]
+    shown, following = fitting[:limit], None
+    if len(fitting) > limit:
+        asked = {"limit": limit, "state": state, "source": source, "after": shown[-1].dead_letter_id}
+        following = "/api/dead-letters?" + urlencode(
+            {name: value for name, value in asked.items() if value is not None}
+        )
+    return DeadLettersBody(dead_letters=[DeadLetterSummary.of(letter) for letter in shown], next=following)
+
+
+def _place(letter: DeadLetter, state: DeadLetterState | None) -> tuple[float | str, ...]:
+    """Return a letter's place in a list; in one of a state, a letter that was replayed meanwhile keeps its place."""
+    return dead_letter_order(letter)[0 if state is None else 1 :]
 
 
 @router.get("/dead-letters/{dead_letter_id}", responses=refusals(404, 422))

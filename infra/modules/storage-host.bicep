@@ -103,6 +103,27 @@ resource deadLetters 'Microsoft.Storage/storageAccounts/blobServices/containers@
   properties: { publicAccess: 'None' }
 }
 
+// Requests under an Idempotency-Key are remembered for 30 days: docs/operations.md
+resource expiry 'Microsoft.Storage/storageAccounts/managementPolicies@2025-06-01' = {
+  parent: account
+  name: 'default'
+  properties: {
+    policy: {
+      rules: [
+        {
+          name: 'forget-idempotency-keys'
+          enabled: true
+          type: 'Lifecycle'
+          definition: {
+            filters: { blobTypes: ['blockBlob'], prefixMatch: ['landfall/idempotency-keys/'] }
+            actions: { baseBlob: { delete: { daysAfterCreationGreaterThan: 30 } } }
+          }
+        }
+      ]
+    }
+  }
+}
+
 resource queueService 'Microsoft.Storage/storageAccounts/queueServices@2025-06-01' = {
   parent: account
   name: 'default'

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from cli.publish.assets import DATASTORES
+from function_app.runs.requests import KEYS
 from local_azure.twin import addresses
 from tests.architecture.trees import ROOT
 from tests.infra.app_rules import events, settings
@@ -95,6 +96,7 @@ def violations(folder: Path) -> list[str]:
         secrets,
         accounts,
         keyless,
+        forgotten_keys,
         clusters,
         functions,
         settings,
@@ -201,6 +203,23 @@ def accounts(files: Files) -> Iterator[str]:
     for one in all_resources(files, "Microsoft.Storage/storageAccounts/blobServices"):
         wanted_days = {"deleteRetentionPolicy": True, "containerDeleteRetentionPolicy": True}
         yield from expected(one, {f"properties.{name}.enabled": value for name, value in wanted_days.items()})
+
+
+def forgotten_keys(files: Files) -> Iterator[str]:
+    """What is kept for idempotency keys alone is deleted after the days that docs/operations.md states."""
+    rules = [
+        rule
+        for one in all_resources(files, "Microsoft.Storage/storageAccounts/managementPolicies")
+        for rule in one.body["properties"]["policy"]["rules"]
+    ]
+    folders = [folder for rule in rules for folder in rule["definition"]["filters"]["prefixMatch"]]
+    if folders != [f"{addresses.STATE_CONTAINER}/{KEYS}/"]:
+        yield f"blobs deleted by their age must be those of idempotency keys alone, and are in {folders}"
+    page = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    for rule in rules:
+        days = rule["definition"]["actions"]["baseBlob"]["delete"]["daysAfterCreationGreaterThan"]
+        if not rule["enabled"] or f"A key is remembered for {days} days" not in page:
+            yield f"docs/operations.md does not say that a key is remembered for {days} days"
 
 
 def keyless(files: Files) -> Iterator[str]:

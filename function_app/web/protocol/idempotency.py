@@ -57,7 +57,7 @@ async def answered_once(request: Request, act: Callable[[Request], Awaitable[Res
         if is_claimed:
             await run_in_threadpool(services.documents.delete, keyed.path)
         raise
-    await run_in_threadpool(_keep, keyed, answer, services.documents)
+    await run_in_threadpool(_keep, keyed, answer, services.documents, is_claimed=is_claimed)
     return answer
 
 
@@ -69,9 +69,12 @@ def _kept(keyed: KeyedRequest, documents: DocumentStore) -> Response | None:
     return Response(kept["body"], status_code=kept["status"], headers=kept["headers"], media_type="application/json")
 
 
-def _keep(keyed: KeyedRequest, answer: Response, documents: DocumentStore) -> None:
+def _keep(keyed: KeyedRequest, answer: Response, documents: DocumentStore, *, is_claimed: bool) -> None:
+    """Keep an answer; where the key was new, one that is there outlived its key, which storage forgot first."""
     headers = {"Location": answer.headers["Location"]} if "Location" in answer.headers else {}
     body = bytes(answer.body).decode()
     content = json.dumps({"status": answer.status_code, "headers": headers, "body": body}).encode()
     if answer.status_code < _REFUSED and len(content) <= MAX_ANSWER_BYTES:
-        documents.write_once(keyed.answer_path, content)
+        is_kept = documents.write_once(keyed.answer_path, content)
+        if is_claimed and not is_kept:
+            documents.write(keyed.answer_path, content)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import astuple
 from typing import Any
@@ -15,6 +16,7 @@ from function_app.domain.jobs import ModelRegistration
 from function_app.testing.azure_ml import MemoryJobs
 from tests.contract.function_app.azure_ml_benches import MODEL, Bench, EmulatorBench, MemoryBench, job_spec
 from tests.support.azure_ml import WORKSPACE_ID, AzureMl
+from tests.support.processes import REPOSITORY
 
 TWO_RANKS = "echo rank $OMPI_COMM_WORLD_RANK began; echo rank $OMPI_COMM_WORLD_RANK ended"
 LOGS_TO_MLFLOW = (
@@ -270,6 +272,29 @@ def test_a_compute_is_there_or_not(bench: Bench) -> None:
     if isinstance(bench.jobs, MemoryJobs):
         bench.jobs.deleted_computes.add("gone-cluster")
     assert [True, False] == [bench.jobs.has_compute(name) for name in ("cluster", "gone-cluster")]
+
+
+def test_the_snippet_of_the_page_on_the_registry_finds_the_current_version(bench: Bench) -> None:
+    """With the client of azure-ai-ml and nothing of Landfall: by the tag, the later promotion of two, or none."""
+    if not isinstance(bench, EmulatorBench):
+        return  # the double has no client for others
+    page = (REPOSITORY / "docs" / "registry.md").read_text(encoding="utf-8")
+    [code] = [block for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "def current" in block]
+    written: dict[str, Any] = {}
+    exec(compile(code, "docs/registry.md", "exec"), written)  # noqa: S102 (this project's own page)
+    spec = job_spec("Completed", outputs=MODEL)
+    bench.jobs.submit(spec)
+    bench.reach(spec.name, "Completed")
+    first = registration(spec.name)
+    second = ModelRegistration(**{**vars(first), "version": f"{first.version}1"})
+    for made in (first, second):
+        bench.models.register(made)
+    client = bench.client.get()
+    assert written["current"](client, first.name) is None
+    bench.models.tag(second.name, second.version, "landfall.current", "2026-11-20T12:00:00.000000+00:00")
+    assert second.version == written["current"](client, first.name).version
+    bench.models.tag(first.name, first.version, "landfall.current", "2026-11-20T12:00:01.000000+00:00")
+    assert first.version == written["current"](client, first.name).version
 
 
 def test_clusters_are_seen_with_their_nodes_and_quotas_only_with_a_role(bench: Bench) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from function_app.domain.errors import ServiceUnavailableError
+from function_app.runs.requests import KEYS as FOLDER
 from function_app.testing.stores import MemoryDocumentStore
 from tests.support.world import ALL_SHARDS, World
 from tests.unit.function_app.web.client import call, error
@@ -76,6 +77,17 @@ def test_an_action_whose_answer_was_not_kept_is_done_again() -> None:
     world.services = alive
     answers = [call(world, "POST", path, headers=KEY).json()["num_replays"] for _ in range(2)]
     assert [2, 2] == answers
+
+
+def test_a_key_that_storage_has_forgotten_is_new() -> None:
+    """The rule of the deployment deletes claim and answer by their age; an answer that is left is replaced."""
+    world, name = world_with_letter()
+    path = f"/api/dead-letters/{name}/replay"
+    assert 1 == call(world, "POST", path, headers=KEY).json()["num_replays"]
+    [claim] = [path for path in world.documents.documents if path.startswith(FOLDER) and path.count("-") == 1]
+    world.documents.delete(claim)
+    assert [2, 2] == [call(world, "POST", path, headers=KEY).json()["num_replays"] for _ in range(2)]
+    assert all(path.startswith(FOLDER) for path in world.documents.documents)
 
 
 def test_a_malformed_key_is_refused_by_every_post() -> None:

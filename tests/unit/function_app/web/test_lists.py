@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from function_app.sweep.sweep import sweep
 from shared.progress import Progress
 from tests.support.world import ALL_SHARDS, World
 from tests.unit.function_app.web.client import call, error
@@ -183,3 +184,25 @@ def test_pipelines_come_page_by_page() -> None:
     assert ["letters", "digits"] == [one["dataset"] for [one] in found]
     assert ["digits"] == [one["dataset"] for [one] in pages(world, "/api/pipelines?state=in_service", "pipelines")]
     assert ["letters"] == [one["dataset"] for [one] in pages(world, "/api/pipelines?dataset=letters", "pipelines")]
+
+
+def test_dead_letters_come_page_by_page_and_by_state_and_source() -> None:
+    """Also where those of a page are replayed before the next one is asked for."""
+    world = World()
+    for number in range(3):
+        world.give_up(f'{{"broken": {number}}}')
+    sweep(world.services)
+    names = [letter.dead_letter_id for letter in world.ledger.dead_letters()]
+    found = pages(world, "/api/dead-letters?limit=1", "dead_letters")
+    assert [[name] for name in names] == [[letter["dead_letter_id"] for letter in page] for page in found]
+    first = call(world, "GET", "/api/dead-letters?limit=1&state=waiting").json()
+    assert 202 == call(world, "POST", f"/api/dead-letters/{names[0]}/replay").status_code
+    left = [letter["dead_letter_id"] for page in pages(world, first["next"], "dead_letters") for letter in page]
+    assert names[1:] == left
+    counts = {
+        query: len(call(world, "GET", f"/api/dead-letters?{query}").json()["dead_letters"])
+        for query in ("state=replayed", "state=waiting", "source=shard-uploaded", "source=notification")
+    }
+    assert {"state=replayed": 1, "state=waiting": 2, "source=shard-uploaded": 3, "source=notification": 0} == counts
+    assert (404, "not_found") == error(call(world, "GET", "/api/dead-letters?after=abc"))
+    assert (422, "invalid_request") == error(call(world, "GET", "/api/dead-letters?state=dead"))

@@ -354,6 +354,10 @@ class DocumentStore(Protocol):
         """Whether there is a document in a folder, or in one below it."""
         ...
 
+    def names(self, folder: str, *, most: int) -> list[str]:
+        """Return the paths of at most so many documents in a folder and below it, relative to it, in order."""
+        ...
+
 
 class RequestQueue(Protocol):
     """The queue ``training-requested``."""

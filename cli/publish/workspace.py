@@ -92,14 +92,21 @@ class AzureMlWorkspace:
 
         from function_app.domain.jobs import COMMIT_TAG
 
+        class TaggedCode(Code):
+            """Code whose tags reach the service: the client's own class leaves them out of its request."""
+
+            def _to_rest_object(self) -> Any:
+                resource: Any = super()._to_rest_object()
+                resource.properties.tags = self.tags or None
+                return resource
+
         # The client has no public way to register code alone: `command(code=...)` uploads it with every submission,
         # which is what publishing avoids. Tests against the twin would notice if either private name changed.
         codes: Any = self._client._code  # noqa: SLF001
-        tags = {COMMIT_TAG: commit} if commit else None
-        return _create_if_absent(
-            lambda: codes.get(name, version),
-            lambda: codes.create_or_update(Code(name=name, version=version, path=str(folder.resolve()), tags=tags)),
+        code = TaggedCode(
+            name=name, version=version, path=str(folder.resolve()), tags={COMMIT_TAG: commit} if commit else None
         )
+        return _create_if_absent(lambda: codes.get(name, version), lambda: codes.create_or_update(code))
 
     def ensure_environment(self, name: str, version: str, *, image: str, conda_file: str | None = None) -> bool:
         """Register an image, unless that version exists. Azure ML installs a conda file on it in the first job.

@@ -20,6 +20,7 @@ from function_app.domain.errors import ServiceUnavailableError, SubmissionRefuse
 from function_app.domain.failures import NAME_TAKEN, NOT_PUBLISHED
 from function_app.domain.jobs import (
     COMMIT_TAG,
+    NO_COMMIT,
     SPEC_HASH_TAG,
     JobAssets,
     JobSpec,
@@ -223,6 +224,7 @@ class AzureMLJobs:
 
         image: str | None = None
         commit: str | None = None
+        why: str | None = "the workspace does not have the code asset any more"
         with self._client.errors(f"look at environment and code of job {spec.name}"):
             client = self._client.get()
             with contextlib.suppress(ResourceNotFoundError):
@@ -232,7 +234,8 @@ class AzureMLJobs:
                 _, name, version = named_asset(spec.code_id)
                 code = client._code.get(name, version)  # noqa: SLF001 (a contract test covers the call)
                 commit = (code.tags or {}).get(COMMIT_TAG)
-        return JobAssets(image=image, commit=commit)
+                why = None if commit else NO_COMMIT
+        return JobAssets(image=image, commit=commit, why_no_commit=why)
 
     def capacity(self) -> Capacity:
         """See JobService. One GET, and four where the identity may read quotas; kept for CAPACITY_S, as is an error.

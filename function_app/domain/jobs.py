@@ -115,10 +115,15 @@ class JobAssets:
     """The image of the environment, by digest where Landfall published it; None where Azure ML does not say."""
     commit: str | None = None
     """The commit that the code was published from, with ``-dirty`` where files had changed since; None if unknown."""
+    why_no_commit: str | None = None
+    """Why the commit is unknown; None where it is known."""
 
 
 COMMIT_TAG = TAG + "commit"
 """The tag of a code asset with the commit that it was published from first."""
+NO_COMMIT = (
+    f"the code asset has no tag {COMMIT_TAG}: an earlier release published it, or its folder was no clone of git"
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -39,6 +39,7 @@ from shared.training_report import MAX_EXAMPLES_BYTES, MAX_REPORT_BYTES, Trainin
 MAX_MODEL_FILES = 1000
 MAX_FILE_CHARS = 1024
 MAX_METRICS = 1000
+MAX_WHY_CHARS = 500
 _SHA256_CHARS = 64
 
 
@@ -154,7 +155,12 @@ def _passport(
         },
         "data": _data(run, services),
         "job": {"spec": dict(spec), "spec_hash": run.spec_hash},
-        "code": {"id": spec["code_id"], "digest": code_version.rpartition("-")[2], "commit": assets.commit},
+        "code": {
+            "id": spec["code_id"],
+            "digest": code_version.rpartition("-")[2],
+            "commit": assets.commit,
+            "why_no_commit": assets.why_no_commit,
+        },
         "environment": {
             "id": spec["environment_id"],
             "image": assets.image,
@@ -178,8 +184,8 @@ def _passport(
 def _assets(run: RunRecord, jobs: JobService) -> JobAssets:
     try:
         return jobs.assets(spec_from_json(run.spec))
-    except SubmissionRefusedError:  # a role that may not read assets keeps no model from being registered
-        return JobAssets()
+    except SubmissionRefusedError as error:  # a role that may not read assets keeps no model from being registered
+        return JobAssets(why_no_commit=str(error)[:MAX_WHY_CHARS])
 
 
 def _data(run: RunRecord, services: RunServices) -> dict[str, Any]:

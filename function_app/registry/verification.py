@@ -26,7 +26,7 @@ from function_app.domain.records import BlobFacts, DatasetVersion, RunRecord, ma
 from function_app.registry.challenge import own_intervals
 from function_app.registry.examples import examples_path
 from function_app.registry.gate import GateError, read_report
-from function_app.registry.passport import find_passport, is_listing, model_file_path, sha256_of
+from function_app.registry.passport import MAX_MODEL_FILES, find_passport, is_listing, model_file_path, sha256_of
 from function_app.services import RunServices
 from shard_validation import SourceError
 from shared.manifest import MAX_MANIFEST_BYTES, Manifest, ManifestError
@@ -34,6 +34,8 @@ from shared.manifest import MAX_MANIFEST_BYTES, Manifest, ManifestError
 MAX_READ_BYTES = 64 << 20
 """What is read of one file of a model, and of all shards together; larger shards are compared by ETag."""
 MAX_MODEL_BYTES = 256 << 20
+MAX_NAMED_FILES = 10
+"""How many files are named that a model's folder has and its passport has not."""
 _CHUNK_BYTES = 4 << 20
 Check = Callable[[], PassportCheck]
 
@@ -219,12 +221,15 @@ def _model_files(passport: Passport, run: RunRecord, services: RunServices) -> P
         if num_bytes > MAX_MODEL_BYTES:
             return not_recomputed(name, f"they have more than {MAX_MODEL_BYTES:,} bytes, more than is read here")
         found[file] = hashlib.sha256(content).hexdigest() if content is not None else None
+    listed = services.run_outputs.names(model_file_path(run, "").rstrip("/"), most=MAX_MODEL_FILES + 1)
+    others = [file for file in listed if file not in files]
     differing = [file for file in files if files[file] != found[file]]
     return compared(
         name,
-        f"SHA-256 of {len(files):,} files",
-        {file: files[file] for file in differing},
-        {file: found[file] for file in differing},
+        f"SHA-256 of {len(files):,} files, and that there are no others"
+        + (f": found {len(others):,} that the passport does not name" if others else ""),
+        {**{file: files[file] for file in differing}, **dict.fromkeys(others[:MAX_NAMED_FILES])},
+        {**{file: found[file] for file in differing}, **dict.fromkeys(others[:MAX_NAMED_FILES], "not in the passport")},
     )
 
 

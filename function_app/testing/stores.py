@@ -132,6 +132,12 @@ class MemoryDocumentStore:
         with self._lock:
             return any(path.startswith(f"{folder.rstrip('/')}/") for path in self.documents)
 
+    def names(self, folder: str, *, most: int) -> list[str]:
+        """See DocumentStore."""
+        prefix = f"{folder.rstrip('/')}/"
+        with self._lock:
+            return sorted(path.removeprefix(prefix) for path in self.documents if path.startswith(prefix))[:most]
+
 
 class MemoryRequestQueue:
     """Implements RequestQueue and MessageQueue; ``messages`` are what the trigger would be given."""

@@ -97,6 +97,10 @@ class WaitingDocuments:
         """See DocumentStore."""
         return self.store.has_any(folder)
 
+    def names(self, folder: str, *, most: int) -> list[str]:
+        """See DocumentStore."""
+        return self.store.names(folder, most=most)
+
 
 @dataclass
 class Ticks:

@@ -122,6 +122,22 @@ def test_the_assets_of_a_job_name_its_image(bench: Bench) -> None:
     assert "/" in str(found.image)
 
 
+def test_the_commit_that_was_published_with_the_code_is_known(bench: Bench, tmp_path: Path) -> None:
+    """As the client sends it and the service keeps it; without one, the answer says why."""
+    if not isinstance(bench, EmulatorBench):
+        pytest.skip("publishes to the service")
+    workspace = AzureMlWorkspace(bench.client.get())
+    for name, commit in (("known", "2" * 40), ("unknown", None)):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "train.py").write_text(name)
+        assert workspace.ensure_code(name, "1", folder, commit=commit)
+        found = bench.jobs.assets(job_spec(code_id=f"{WORKSPACE_ID}/codes/{name}/versions/1"))
+        assert (commit, None if commit else NO_COMMIT) == (found.commit, found.why_no_commit)
+    gone = bench.jobs.assets(job_spec(code_id=f"{WORKSPACE_ID}/codes/gone/versions/1"))
+    assert (None, "the workspace does not have the code asset any more") == (gone.commit, gone.why_no_commit)
+
+
 def test_a_canceled_job_ends_canceled(bench: Bench) -> None:
     """Asking is enough; the end comes by itself."""
     spec = job_spec()

@@ -40,7 +40,7 @@ def test_what_differs_is_shown_and_the_exit_status_says_so(capsys: Capture) -> N
     with serving(world) as url:
         code, out, _ = landfall(capsys, "verify", f"digits-cnn:{run.model_version}", "--url", url)
     assert (1, "16 recomputed, 1 of them differs.") == (code, out.splitlines()[-1])
-    at = out.splitlines().index("  differs         model files: SHA-256 of 1 files")
+    at = out.splitlines().index("  differs         model files: SHA-256 of 1 files, and that there are no others")
     expected, found = out.splitlines()[at + 1 : at + 3]
     assert ("the passport says: ", True) == (expected.strip()[:19], "saved_model/weights" in expected)
     assert ("found:", True) == (found.strip()[:6], "saved_model/weights" in found)

@@ -137,3 +137,19 @@ def test_a_list_is_asked_for_with_its_limit(capsys: pytest.CaptureFixture[str]) 
     with served({"dead_letters": []}, seen) as url:
         status, out, _ = landfall(capsys, "dead-letters", "list", "--limit", 5, "--url", url, "--key", "k")
     assert (0, "There are no dead letters.\n", [("/api/dead-letters?limit=5", None)]) == (status, out, seen)
+
+
+def test_dead_letters_are_broken_between_words_on_a_narrow_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Listed and shown; a pipe gets each line whole."""
+    long = LETTER | {"error": "storage did not answer " * 6}
+    with served({**long, "dead_letters": [long]}) as url:
+        asked = [("dead-letters", *words, "--url", url, "--key", "k") for words in (("list",), ("show", "0a"))]
+        piped = [landfall(capsys, *words)[1] for words in asked]
+        monkeypatch.setattr("cli.screen.columns", lambda: 60)
+        narrow = [landfall(capsys, *words)[1] for words in asked]
+    for whole, broken in zip(piped, narrow, strict=True):
+        assert max(map(len, whole.splitlines())) > 100
+        assert max(map(len, broken.splitlines())) <= 60
+        assert whole.split() == broken.split()

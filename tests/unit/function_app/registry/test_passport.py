@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from function_app.domain.errors import DocumentTooLargeError, NotFoundError
-from function_app.domain.jobs import JobAssets
+from function_app.domain.jobs import NO_COMMIT, JobAssets
 from function_app.domain.passports import (
     DIGEST,
     PASSPORT_TAG,
@@ -173,6 +173,18 @@ def test_a_changed_byte_of_the_model_the_report_or_the_data_is_noticed() -> None
     assert {"manifest"} == differing(world, run)
 
 
+def test_a_file_that_was_added_to_the_model_is_named() -> None:
+    """Whatever loads the folder would load it too."""
+    world, run = registered()
+    world.run_outputs.write(model_file_path(run, "saved_model/extra.so"), b"code")
+    [check] = [one for one in verify("digits-cnn", str(run.model_version), world.services) if one.name == "model files"]
+    assert (CheckResult.DIFFERS, True, {"saved_model/extra.so": "not in the passport"}) == (
+        check.result,
+        "found 1 that the passport does not name" in check.text,
+        check.found,
+    )
+
+
 def test_data_that_were_replaced_or_deleted_since_are_no_lie() -> None:
     """What a model was trained on may go; the passport still has its CRC32C."""
     world, run = registered()
@@ -255,13 +267,14 @@ def test_of_two_handlers_the_one_that_registers_leaves_the_passport_of_the_model
 def test_what_azure_ml_does_not_say_keeps_no_model_from_being_registered() -> None:
     """The passport says that it is unknown."""
     world = World()
-    world.jobs.known_assets = JobAssets()
+    world.jobs.known_assets = JobAssets(why_no_commit=NO_COMMIT)
     run = world.finish(world.upload_version())
     passport = passport_of(world, run)
-    assert (None, None, None) == (
+    assert (None, None, None, NO_COMMIT) == (
         passport["environment"]["image"],
         passport["environment"]["image_digest"],
         passport["code"]["commit"],
+        passport["code"]["why_no_commit"],
     )
     assert CheckResult.NOT_RECOMPUTED is outcome(world, run)["environment and code"]
 

@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 import click
 
+from cli import screen
 from cli.errors import CliError
 from cli.options import DEAD_LETTER_ID, as_json_option, limit_option, with_api
 from cli.remote.api_client import ApiClient, shown_time
@@ -36,7 +37,7 @@ def reconcile(client: ApiClient, *, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(sweep, indent=2))
     elif sweep.get("report"):
-        click.echo("\n".join(describe_sweep(swept)))
+        screen.show(describe_sweep(swept))
     if sweep["state"] == FAILED:
         problem = f"The sweep failed: {sweep.get('error')}. Look at the app's log, or run landfall reconcile again."
         parts = f"{len(swept['problems'])} parts of the sweep failed. The next sweep tries them again."
@@ -97,7 +98,7 @@ def list_letters(
         click.echo(json.dumps(answer, indent=2))
         return
     for letter in answer["dead_letters"]:
-        click.echo("\n".join(_summary(letter)))
+        screen.show(_summary(letter))
     if not answer["dead_letters"]:
         asked = " ".join(f"--{name} {value}" for name, value in filters.items())
         click.echo(f"There are no dead letters{' with ' + asked if asked else ''}.")
@@ -112,7 +113,7 @@ def list_letters(
 def show(client: ApiClient, dead_letter_id: str, *, as_json: bool) -> None:
     """Show a dead letter with its error and its payload."""
     letter = client.get(f"/api/dead-letters/{quote(dead_letter_id, safe='')}")
-    click.echo(json.dumps(letter, indent=2) if as_json else "\n".join(describe_letter(letter)))
+    screen.answer(letter, describe_letter(letter), as_json=as_json)
 
 
 @dead_letters.command(epilog="Example: landfall dead-letters replay 0123456789abcdef")

@@ -49,6 +49,8 @@ ANSWERS: Mapping[int, tuple[str, str]] = {
     20: ("TensorBoard files", "files:"),
 }
 """What the page and what the command say."""
+WITHOUT_ZONE = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(?::\d\d)?(?![\d:])(?! UTC)")
+"""A time of day that does not say where."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -113,6 +115,7 @@ def test_each_question_is_answered_by_its_page(answering: Answering, browser: Br
                 watched.page.goto(ADDRESS + str(link.get_attribute("href", timeout=20_000)).removeprefix(ADDRESS))
             answer = watched.page.get_by_text(ANSWERS[number][0]).first
             expect(answer, f"question {number}").to_be_attached(timeout=20_000)
+            assert [] == WITHOUT_ZONE.findall(watched.page.inner_text("body")), f"question {number}"
             watched.check()
 
 
@@ -126,3 +129,4 @@ def test_each_question_is_answered_by_its_command(answering: Answering, capsys: 
             words = [names.get(word, word) for word in shlex.split(command)[1:]]
             status, out, err = landfall(capsys, *words, "--url", url)
             assert (0, True) == (status, ANSWERS[number][1] in out), f"question {number}: {command}\n{out}{err}"
+            assert ([], False) == (WITHOUT_ZONE.findall(out), "\x1b" in out), f"no zone, or a colour: {out}"

@@ -31,7 +31,10 @@ HERE = {
     2: ("Mend the file", f"rejected {BAD}.tfrecord"),
     4: ("Data owner:", "data owner: steady/v3"),
     9: ("Landed today (UTC): ", "Landed today: "),
+    7: ("Class of failure", "failure: "),
+    8: ("What was done about it", "run_failed"),
     11: ("steady/v1", "trained on steady/v1"),
+    14: ("Cost so far", "Together: "),
     15: ("Side by side", "steady/v2"),
     20: ("Model: steady/v1/", "files:"),
 }

@@ -14,14 +14,18 @@ import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from cli import IS_CLONE, __version__
 from cli.errors import DISK_FULL, CliError, Interrupted, ending_on_signals
+from cli.screen import show
 from shared.errors import LandfallError
 from shared.safe_text import mask_secrets, several_lines
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 INTERRUPTED = 130
 """Exit status after SIGINT, as shells set it."""
@@ -75,6 +79,14 @@ class LazyGroup(click.Group):
             hint = f"Did you mean {near[0]!r}?" if near else f"The commands are: {', '.join(self.lazy)}."
             raise click.UsageError(f"There is no command {args[0]!r}. {hint}", ctx)
         return super().resolve_command(ctx, args)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete the name of a command from the overview: to import them all would take seconds."""
+        from click.shell_completion import CompletionItem
+
+        names = [name for name in self.list_commands(ctx) if name.startswith(incomplete)]
+        found = [CompletionItem(name, help=self.lazy[name].summary) for name in names]
+        return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without importing them."""
@@ -193,7 +205,7 @@ def _show_any_character() -> None:
 def _report(text: str) -> None:
     """Print to standard error; where that cannot be written, the exit status alone has to do."""
     with contextlib.suppress(OSError):
-        click.echo(several_lines(mask_secrets(text)), err=True)
+        show(several_lines(mask_secrets(text)).split("\n"), err=True)
 
 
 def _explain(error: Exception) -> str:

@@ -7,7 +7,7 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, TextIO
 
 import click
 
@@ -16,12 +16,12 @@ INDENT = 2
 """What follows a broken line stands this much further to the right than the line."""
 
 
-def show(lines: Iterable[str]) -> None:
-    """Print the lines of an answer."""
-    width = columns()
+def show(lines: Iterable[str], *, err: bool = False) -> None:
+    """Print the lines of an answer; with ``err`` those of an error, to standard error."""
+    width = columns(sys.stderr if err else sys.stdout)
     for line in lines:
         for part in [line] if width is None else wrapped(line, width):
-            click.echo(part)
+            click.echo(part, err=err)
 
 
 def answer(found: Mapping[str, Any], lines: Iterable[str], *, as_json: bool) -> None:
@@ -32,9 +32,10 @@ def answer(found: Mapping[str, Any], lines: Iterable[str], *, as_json: bool) -> 
         show(lines)
 
 
-def columns() -> int | None:
-    """Return the width of the terminal that standard output goes to; None for a file or a pipe."""
-    return max(shutil.get_terminal_size().columns, MIN_COLUMNS) if sys.stdout.isatty() else None
+def columns(stream: TextIO | None = None) -> int | None:
+    """Return the width of the terminal that a stream (standard output) goes to; None for a file or a pipe."""
+    is_terminal = (stream or sys.stdout).isatty()
+    return max(shutil.get_terminal_size().columns, MIN_COLUMNS) if is_terminal else None
 
 
 def wrapped(line: str, width: int, indent: int | None = None) -> list[str]:
@@ -51,3 +52,8 @@ def wrapped(line: str, width: int, indent: int | None = None) -> list[str]:
         break_on_hyphens=False,
     )
     return parts or [""]
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun: ``1 shard``, ``1,000 shards``."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -43,8 +43,8 @@ class ModelVersionArgument(click.ParamType[tuple[str, str]]):
 def models(client: ApiClient, name: str | None, *, as_json: bool) -> None:
     """List registered models, the newest version first, or show one of them."""
     if name is None:
-        found = client.get("/api/models")
-        listed = found["models"]
+        listed = list(client.pages("/api/models", "models", limit=1000))
+        found: dict[str, Any] = {"models": listed}
     else:
         found = client.get(f"/api/models/{quote(name, safe='')}")
         listed = [found]

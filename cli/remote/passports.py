@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ import click
 from cli.errors import CliError
 from cli.options import api_client, as_json_option, function_app_options
 from cli.remote.api_client import ApiClient
+from cli.screen import answer
 from shared.safe_text import mask_secrets, one_line
 
 _PART = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,254}"
@@ -70,7 +70,7 @@ def verify(
         with api_client(url, key) as client:
             client.is_escaped = False  # a digest is computed over what was sent; it is made safe when it is shown
             found = _of_model(client, *target)
-    click.echo(json.dumps(found, indent=2) if as_json else "\n".join(describe(found)))
+    answer(found, describe(found), as_json=as_json)
     if not found["agrees"]:
         raise click.exceptions.Exit(1)
 

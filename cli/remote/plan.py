@@ -13,7 +13,6 @@ from cli.remote.api_client import ApiClient
 from cli.screen import answer
 
 HOUR_S, MINUTE_S = 3600, 60
-SYNTHETIC = "synthetic"
 MAX_OUTCOMES = 5
 BAR_COLUMNS = 20
 
@@ -30,7 +29,10 @@ def plan(client: ApiClient, target: tuple[str, str | None], *, as_json: bool) ->
     body of the request to Azure ML. To plan a run with other options: landfall submit --dry-run.
     """
     dataset, version = target
-    found = client.get(f"/api/datasets/{quote(dataset, safe='')}/{quote(version or SYNTHETIC, safe='')}/plan")
+    if version is None:  # the app knows whether the dataset is synthetic
+        found = client.submit(dataset, None, {}, dry_run=True)
+    else:
+        found = client.get(f"/api/datasets/{quote(dataset, safe='')}/{quote(version, safe='')}/plan")
     answer(found, describe_plan(found), as_json=as_json)
 
 

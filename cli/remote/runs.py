@@ -91,8 +91,8 @@ def describe_spending(spent: Mapping[str, Any], limit: int) -> Iterator[str]:
     yield f"Together: {_spent(spent['node_hours'], spent['cost'])}, runs: {spent['num_runs']:,}, {span}"
     if spent["cost"] is None:
         yield "The cost is unknown: price_per_node_hour in clusters.yaml states what an hour of a node costs."
-    elif spent["unpriced_node_hours"]:
-        yield f"Without {spent['unpriced_node_hours']:.2f} node-hours of clusters that have no price."
+    elif (unpriced := f"{spent['unpriced_node_hours']:.2f}") != "0.00":
+        yield f"Without {unpriced} node-hours of clusters that have no price."
     if not spent["is_whole"]:
         yield "There are too many runs to look at all of them: older ones are left out."
 

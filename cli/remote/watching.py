@@ -11,7 +11,7 @@ import click
 
 from cli.options import as_json_option, with_api
 from cli.remote.api_client import ApiClient, ask_patiently, shown_time
-from cli.screen import show
+from cli.screen import counted, show
 
 POLL_S = 5.0
 MAX_SHOWN = 20
@@ -59,10 +59,9 @@ def describe_overview(found: Mapping[str, Any]) -> Iterator[str]:
     if found["open"]:
         yield "Incomplete:"
         yield from (f"  {_open(each)}" for each in found["open"][:MAX_SHOWN])
-    yield (
-        f"Landed today: {arrived['versions']} complete versions with {arrived['shards']:,} shards and "
-        f"{arrived['records']:,} records, and {arrived['open_shards']:,} shards of incomplete ones."
-    )
+    versions, shards = counted(arrived["versions"], "complete version"), counted(arrived["shards"], "shard")
+    records, others = counted(arrived["records"], "record"), counted(arrived["open_shards"], "shard")
+    yield f"Landed today: {versions} with {shards} and {records}, and {others} of incomplete ones."
     for each in found["closed"][:MAX_SHOWN]:
         yield f"  {each['dataset']}/{each['version']}: whole since {shown_time(each['closed_at'])}"
     if not found["open"] and not found["closed"]:

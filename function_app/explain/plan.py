@@ -227,7 +227,9 @@ def _validation(generation: Generation, manifest: Manifest | None) -> Iterator[s
     if manifest is not None and manifest.shards:
         splits = dict.fromkeys(shard.split for shard in manifest.shards)
         for split in splits:
-            yield f"{split}: {len(manifest.split(split)):,} shards, {manifest.num_records(split):,} records accepted"
+            num_shards, num_records = len(manifest.split(split)), manifest.num_records(split)
+            shards = "1 shard" if num_shards == 1 else f"{num_shards:,} shards"
+            yield f"{split}: {shards}, {num_records:,} record{'' if num_records == 1 else 's'} accepted"
     elif generation.num_shards:
         yield "the manifest cannot be read, so that nothing is known of the records"
     else:

@@ -19,8 +19,20 @@ _OUTPUT = re.compile(
 TENSORBOARD = "tensorboard"
 """The folder beside the training report in which the training keeps its summaries."""
 
+FOLDERS = ("report", "model", "checkpoints")
+"""The outputs of a job, those that people look for first."""
+
 WRITES = "--tensorboard True"
 """In the command of a training that writes them; a user's own script has no such flag."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutputFolder:
+    """Where one output of a job is."""
+
+    name: str
+    datastore: str
+    path: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +54,16 @@ def studio_page(run: RunRecord, services: Services) -> str | None:
         f"/subscriptions/{place['subscription']}/resourcegroups/{place['group']}/workspaces/{place['workspace']}"
     )
     return f"https://ml.azure.com/runs/{quote(run.run_id, safe='')}?wsid={quote(workspace, safe='/')}"
+
+
+def output_folders(run: RunRecord) -> tuple[OutputFolder, ...]:
+    """Return where report, model and checkpoints of a run are; nothing before the submission."""
+    places = {name: _place(run, name) for name in FOLDERS if run.submitted_at is not None}
+    return tuple(
+        OutputFolder(name=name, datastore=place["datastore"], path=place["path"])
+        for name, place in places.items()
+        if place is not None
+    )
 
 
 def tensorboard_files(run: RunRecord) -> TensorBoardFiles | None:

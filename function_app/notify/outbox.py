@@ -6,6 +6,7 @@ import json
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -109,10 +110,11 @@ def _deliver_rows(rows: Sequence[NotificationRecord], services: NotifyServices) 
 def in_threads(works: Sequence[Callable[[], T]]) -> list[T]:
     """Do all of it at the same time, each in a thread of its own; return the results in order.
 
-    Raises what the first one of them raised, after all have ended.
+    Their spans are below the current one. Raises what the first one of them raised, after all have ended.
     """
     if len(works) <= 1:
         return [work() for work in works]
+    works = [partial(copy_context().run, work) for work in works]  # a thread begins without a current span
     with ThreadPoolExecutor(max_workers=min(len(works), MAX_AT_ONCE), thread_name_prefix="notify") as threads:
         results = threads.map(lambda work: work(), works)
     return list(results)

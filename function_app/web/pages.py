@@ -28,7 +28,7 @@ from function_app.explain.pending import awaited_of
 from function_app.explain.plan import plan_request
 from function_app.explain.rank_logs import read_rank_places
 from function_app.explain.run_description import describe_run
-from function_app.explain.run_files import studio_page, tensorboard_files
+from function_app.explain.run_files import output_folders, studio_page, tensorboard_files
 from function_app.explain.spending import spending
 from function_app.ingest.completeness import SplitDescription
 from function_app.planning.predictions import expected, outcome_of
@@ -187,6 +187,7 @@ def run_page(run_id: RunId, view: PageView, rank: Rank = 0, hosts_from: Rank | N
         outcome=outcome_of(described.run),
         places=places,
         studio=studio_page(described.run, view.services),
+        folders=output_folders(described.run),
         tensorboard=tensorboard_files(described.run),
     )
 

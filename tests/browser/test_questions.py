@@ -33,22 +33,24 @@ ANSWERS: Mapping[int, tuple[str, str]] = {
     4: ("Data owner:", "data owner: digits/v3"),
     5: ("12 of 20 epochs", "epoch 12 of 20"),
     6: ("waits for run", "waits for run"),
-    7: ("Class of failure", "failure: "),
-    8: ("What was done about it", "run_failed"),
+    7: ("Azure ML reports a failed job without a reason", "failure: "),
+    8: ("unknown is not tried again", "run_failed"),
     9: ("Landed today (UTC): 6 complete versions", "Landed today: 6 complete versions"),
     10: ("Labels: label", "labels, "),
     11: ("digits/v1", "trained on digits/v1"),
     12: ("cats.yaml: train: is required", "cats.yaml: train: is required"),
     13: ("Replay", "waiting   "),
-    14: ("Cost so far", "Together: "),
+    14: ("1.17 (0.33 node-hours)", "Together: "),
     15: ("Side by side", "digits/v2"),
     16: ("points better, 95 % between", "points better, 95 % between"),
     17: ("node-hours", ""),
-    18: ("Notifications", "notification (registered) to topic"),
+    18: ("registered to topic: sent", "notification (registered) to topic"),
     19: ("asked on a page to train on it again", "asked on a page to train on it again"),
     20: ("TensorBoard files", "files:"),
 }
 """What the page and what the command say."""
+WITHOUT_ZONE = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(?::\d\d)?(?![\d:])(?! UTC)")
+"""A time of day that does not say where."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -113,6 +115,7 @@ def test_each_question_is_answered_by_its_page(answering: Answering, browser: Br
                 watched.page.goto(ADDRESS + str(link.get_attribute("href", timeout=20_000)).removeprefix(ADDRESS))
             answer = watched.page.get_by_text(ANSWERS[number][0]).first
             expect(answer, f"question {number}").to_be_attached(timeout=20_000)
+            assert [] == WITHOUT_ZONE.findall(watched.page.inner_text("body")), f"question {number}"
             watched.check()
 
 
@@ -126,3 +129,4 @@ def test_each_question_is_answered_by_its_command(answering: Answering, capsys: 
             words = [names.get(word, word) for word in shlex.split(command)[1:]]
             status, out, err = landfall(capsys, *words, "--url", url)
             assert (0, True) == (status, ANSWERS[number][1] in out), f"question {number}: {command}\n{out}{err}"
+            assert ([], False) == (WITHOUT_ZONE.findall(out), "\x1b" in out), f"no zone, or a colour: {out}"

@@ -95,6 +95,8 @@ def _axe() -> str:
 def served(browser: Browser, answer: Answer, **options: Any) -> Iterator[Watched]:
     """Open a browser whose requests to ``ADDRESS`` are answered by a function, and all others fail.
 
+    Where the function raises httpx.ReadError, the connection ends without an answer.
+
     The function runs in a thread of its own, because Playwright's event loop runs in this one.
     """
     with ThreadPoolExecutor(1) as thread, browser.new_context(**options) as context:
@@ -104,7 +106,11 @@ def served(browser: Browser, answer: Answer, **options: Any) -> Iterator[Watched
             if path == route.request.url:
                 route.abort()
                 return
-            made = thread.submit(answer, path).result()
+            try:
+                made = thread.submit(answer, path).result()
+            except httpx.ReadError:
+                route.abort("connectionreset")
+                return
             route.fulfill(status=made.status_code, headers=dict(made.headers), body=made.content)
 
         context.route("**/*", fulfil)

@@ -24,15 +24,19 @@ pytestmark = [pytest.mark.twin, pytest.mark.slow]
 FAULT = "truncated"
 """The answer to each submission breaks off, so that the app does not know whether there is a job."""
 BAD = "train-00001-of-00002"
-WALKED = (1, 2, 3, 4, 6, 7, 8, 9, 10, 11, 12, 14, 15, 17, 18)
+WALKED = (1, 2, 3, 4, 6, 7, 8, 9, 10, 11, 12, 14, 15, 17, 18, 20)
 """The others need what a stand-in for a training does not leave, a dead letter, or a form of a page."""
 HERE = {
     1: (f"a corrected upload of {BAD}", f"a corrected upload of {BAD}"),
     2: ("Mend the file", f"rejected {BAD}.tfrecord"),
     4: ("Data owner:", "data owner: steady/v3"),
     9: ("Landed today (UTC): ", "Landed today: "),
+    7: ("Class of failure", "failure: "),
+    8: ("What was done about it", "run_failed"),
     11: ("steady/v1", "trained on steady/v1"),
+    14: ("Cost so far", "Together: "),
     15: ("Side by side", "steady/v2"),
+    20: ("Model: steady/v1/", "files:"),
 }
 """Answers with the names of this twin."""
 

@@ -43,8 +43,10 @@ async function refresh(pause) {
   let next = pause;
   try {
     const fresh = await load(source);
+    const said = fresh.getElementById("status"); // at the end of a page: without it, the answer was cut
+    if (!said) throw new Error("the answer was cut");
     replaceContent(fresh);
-    statusLine.textContent = fresh.getElementById("status").textContent;
+    statusLine.textContent = said.textContent;
     statusLine.className = "";
     lastGood = new Date();
     next = Number(fresh.body.dataset.refreshS);

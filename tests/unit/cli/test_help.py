@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from cli.main import COMMANDS, landfall
-from tests.support.processes import REPOSITORY
+from tests.support.processes import REPOSITORY, child_environment
 from tests.support.shards import framed, labelled
 
 COLUMNS = 80
@@ -160,6 +160,37 @@ def loaded_by(*arguments: object, depth: int = 1) -> set[str]:
 def test_help_imports_no_command() -> None:
     """The overview costs no import of storage clients, numpy or the twin."""
     assert set() == loaded_by("--help") & HEAVY
+
+
+def completed(*words: str) -> tuple[list[str], set[str]]:
+    """Return what bash offers for the last word, as the README sets it up, and the packages imported for it."""
+    script = (
+        "import sys, atexit; sys.argv = ['landfall']; from cli import start\n"
+        "atexit.register(lambda: print(*{m.partition('.')[0] for m in sys.modules}, file=sys.stderr)); start()"
+    )
+    settings = {
+        "_LANDFALL_COMPLETE": "bash_complete",
+        "COMP_WORDS": " ".join(("landfall", *words)),
+        "COMP_CWORD": str(len(words)),
+    }
+    ended = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        cwd=REPOSITORY,
+        env=child_environment(**settings),
+        check=True,
+    )
+    return [line.partition(",")[2] for line in ended.stdout.splitlines()], set(ended.stderr.split())
+
+
+def test_a_shell_completes_commands_and_options() -> None:
+    """A person waits for it: no command is imported to list them all."""
+    every, loaded = completed("")
+    assert (list(COMMANDS), set()) == (every, loaded & HEAVY)
+    assert ["dead-letters"] == completed("dea")[0]
+    assert ["list", "replay", "show"] == completed("dead-letters", "")[0]
+    assert ["--state", "--since"] == completed("runs", "--s")[0]
 
 
 def test_validating_a_file_imports_nothing_heavy(tmp_path: Path) -> None:

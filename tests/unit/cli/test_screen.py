@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from cli.main import main
 from cli.screen import answer, columns, show, wrapped
 
 RUN = "landfall-digits-2026-11-20-f14f4ec631dc-a1"
@@ -49,6 +50,18 @@ def test_json_is_never_broken(monkeypatch: pytest.MonkeyPatch, capsys: Capture) 
     answer(found, ["not this"], as_json=True)
 
     assert found == json.loads(capsys.readouterr().out)
+
+
+def test_an_error_is_broken_between_words_too(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    """Where standard error is a terminal, whatever standard output is."""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((40, 40)))
+    with pytest.raises(SystemExit):
+        main(["submit", "digits/v1", "--dry-run", "--sweep", "epochs=1,2", "--url", "http://127.0.0.1:9"])
+    shown = capsys.readouterr().err.splitlines()
+
+    assert "leave --sweep and --sweep-file out." in " ".join(line.strip() for line in shown)
+    assert [] == [line for line in shown if len(line) > 40]
 
 
 def test_an_empty_line_stays_one() -> None:

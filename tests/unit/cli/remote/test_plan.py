@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tests.support.terminal import landfall
-from tests.support.world import ALL_SHARDS
-from tests.unit.cli.fake_function_app import served
+from tests.support.world import ALL_SHARDS, World
+from tests.unit.cli.fake_function_app import served, serving
 from tests.unit.function_app.planning.worlds import planning_world, train_for
 from tests.unit.function_app.web.client import call
 
@@ -63,7 +63,14 @@ def test_json_is_the_whole_answer(capsys: Capture, answer: dict[str, Any]) -> No
 def test_synthetic_data_are_named_alone(capsys: Capture, answer: dict[str, Any]) -> None:
     _, seen = printed(capsys, answer, "plan", "noise")
 
-    assert [("/api/datasets/noise/synthetic/plan", None)] == seen
+    assert [("/api/runs", {"dataset": "noise", "overrides": {}, "dryRun": True})] == seen
+
+
+def test_a_dataset_that_has_versions_is_not_planned_without_one(capsys: Capture) -> None:
+    with serving(World()) as url:
+        status, _, err = landfall(capsys, "plan", "digits", "--url", url)
+
+    assert (1, True) == (status, "which version of digits?" in err)
 
 
 def test_a_dry_run_sends_the_request_and_prints_its_plan(capsys: Capture, answer: dict[str, Any]) -> None:

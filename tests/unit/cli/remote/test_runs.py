@@ -308,6 +308,21 @@ def test_models_are_shown_with_their_metrics_and_data(capsys: Capture) -> None:
     ] == out.splitlines()
 
 
+def test_models_of_all_pages_are_listed(capsys: Capture) -> None:
+    """The command asks for the next page until there is none."""
+    following = "/api/models?limit=1000&after=a"
+    pages: list[dict[str, Any]] = [{"name": name, "current": None, "versions": []} for name in ("a", "b")]
+    seen: list[tuple[str, Any]] = []
+    answers: list[dict[str, Any]] = [
+        {"models": pages[:1], "next": following},
+        {"models": pages[1:], "next": None},
+    ]
+    with served(iter(answers), seen) as url:
+        _, out, _ = landfall(capsys, "models", "--url", url)
+    assert ["a: no version is current", "b: no version is current"] == out.splitlines()
+    assert ["/api/models?limit=1000", following] == [path for path, _ in seen]
+
+
 def test_a_version_is_promoted_by_its_name(capsys: Capture) -> None:
     """The answer says instead of which; a name without a version is refused before anything is asked."""
     promoted = {"name": "digits-cnn", "version": "7", "previous": "3"}

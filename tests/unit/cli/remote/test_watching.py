@@ -44,7 +44,7 @@ def test_how_everything_stands_is_one_command(capsys: Capture) -> None:
         f"  digits/v1: run {run.run_id} submitted",
         "Incomplete:",
         "  digits/v3: 0 of 8 shards accepted, 1 rejected",
-        "Landed today: 1 complete versions with 3 shards and 33 records, and 1 shards of incomplete ones.",
+        "Landed today: 1 complete version with 3 shards and 33 records, and 1 shard of incomplete ones.",
     ] == out.splitlines()[:8]
 
 

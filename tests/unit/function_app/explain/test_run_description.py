@@ -11,10 +11,10 @@ from function_app.config.settings import SignIn
 from function_app.domain.errors import NotFoundError
 from function_app.domain.jobs import report_path, spec_from_json
 from function_app.explain.run_description import MAX_EPOCHS, MAX_LINE_CHARS, MAX_LOG_LINES, describe_run
-from function_app.explain.run_files import WRITES, studio_page, tensorboard_files
+from function_app.explain.run_files import WRITES, output_folders, studio_page, tensorboard_files
 from shared.progress import PREFIX, Progress
 from tests.support.world import World, ended_run
-from tests.unit.function_app.web.client import look
+from tests.unit.function_app.web.client import look, principal
 
 
 def progress(epoch: int, **members: float) -> str:
@@ -85,7 +85,7 @@ def test_a_report_with_other_epochs_shows_none(epochs: object) -> None:
     """A script of one's own writes the report itself."""
     world, run = ended_run()
     world.write_report(run, {"val_accuracy": 0.97})
-    (path,) = world.run_outputs.documents
+    path = report_path(spec_from_json(run.spec))
     members = {**json.loads(world.run_outputs.documents[path]), "epochs": epochs}
     world.run_outputs.documents[path] = json.dumps(members).encode()
     assert () == describe_run(run.run_id, world.services).epochs
@@ -140,3 +140,20 @@ def test_a_run_of_azure_links_to_the_studio_and_says_where_its_summaries_are() -
     assert tensorboard_files(quiet) is None
     page = look(world, f"/runs/{run.run_id}").text
     assert (True, False) == (found.path in page, "ml.azure.com" in page)
+    header = principal(("roles", "reader"))
+    page = look(world, f"/runs/{run.run_id}", sign_in=SignIn.EASY_AUTH, x_ms_client_principal=header).text
+    assert f'href="https://ml.azure.com/runs/{run.run_id}?wsid={workspace}"' in page
+
+
+def test_a_run_says_where_its_outputs_are() -> None:
+    """Also one whose script writes no summaries for TensorBoard; not before its submission."""
+    world = World()
+    run = world.upload_version()
+    quiet = replace(run, spec={**run.spec, "command": str(run.spec["command"]).replace(WRITES, "")})
+    world.ledger.run_rows[run.run_id] = quiet
+    folders = output_folders(quiet)
+    assert ["report", "model", "checkpoints"] == [each.name for each in folders]
+    page = look(world, f"/runs/{run.run_id}").text
+    assert [] == [each for each in folders if f"<code>{each.path}</code> in datastore" not in page]
+    assert "TensorBoard" not in page
+    assert () == output_folders(replace(run, submitted_at=None))

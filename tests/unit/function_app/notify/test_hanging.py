@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -142,3 +143,10 @@ def test_what_one_of_several_raises_is_raised_after_all_have_ended() -> None:
     with pytest.raises(LookupError):
         in_threads([fails, lambda: done.append(1)])
     assert [1] == done
+
+
+def test_what_threads_do_is_traced_below_what_began_them() -> None:
+    """Without it, a notification's span would have no parent among the steps of its run event."""
+    current: ContextVar[str] = ContextVar("current", default="none")
+    current.set("run event")
+    assert ["run event"] * 3 == in_threads([current.get] * 3)

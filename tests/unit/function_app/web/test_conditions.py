@@ -144,6 +144,19 @@ def test_a_condition_on_what_does_not_exist_is_not_found() -> None:
     assert (404, "not_found") == error(answer)
 
 
+def test_what_takes_time_is_answered_with_its_place() -> None:
+    """Each 202 of the document has a Location, also those that are added later."""
+    paths = call(World(), "GET", "/api/openapi.json").json()["paths"]
+    accepted = {
+        path: operation["responses"]["202"].get("headers", {})
+        for path, operations in paths.items()
+        for operation in operations.values()
+        if "202" in operation["responses"]
+    }
+    assert {"/api/runs", "/api/sweeps", "/api/reconcile", "/api/runs/{run_id}/cancel"} <= set(accepted)
+    assert [] == [path for path, headers in accepted.items() if "Location" not in headers]
+
+
 def test_every_post_takes_a_key_and_every_action_a_condition() -> None:
     """Also those that are added later; what a condition is compared with can be asked for."""
     world = World()

@@ -10,7 +10,7 @@ import pytest
 
 from function_app.sweep.sweep import sweep
 from shared.progress import Progress
-from tests.support.world import ALL_SHARDS, World
+from tests.support.world import ALL_SHARDS, World, pipeline
 from tests.unit.function_app.web.client import call, error
 
 
@@ -107,6 +107,20 @@ def test_datasets_are_listed_with_the_version_that_was_whole_last() -> None:
     assert [] == call(world, "GET", "/api/datasets?after=digits").json()["datasets"]
     assert [] == call(world, "GET", "/api/datasets?pipeline=other").json()["datasets"]
     assert [after] == call(world, "GET", f"/api/datasets?pipeline={after['pipeline']}").json()["datasets"]
+
+
+def test_datasets_and_models_come_page_by_page() -> None:
+    """By name."""
+    world = World()
+    register = pipeline().register_
+    assert register is not None
+    world.add_pipelines("signs", register_=register.model_copy(update={"model": "signs-cnn"}))
+    for dataset in ("digits", "signs"):
+        world.finish(world.train(version="v1", dataset=dataset))
+    found = pages(world, "/api/datasets?limit=1", "datasets")
+    assert [["digits"], ["signs"]] == [[each["dataset"] for each in page] for page in found]
+    found = pages(world, "/api/models?limit=1", "models")
+    assert [["digits-cnn"], ["signs-cnn"]] == [[each["name"] for each in page] for page in found]
 
 
 def test_the_versions_of_a_dataset_come_page_by_page() -> None:

@@ -19,6 +19,7 @@ from function_app.web.rendering import STATIC
 from shard_validation import Reason, ReasonCode
 from shared.progress import Progress
 from tests.support.world import ALL_SHARDS, VERSION, World
+from tests.unit.function_app.ingest.test_drift import ODD, drifting_world, upload_shards
 from tests.unit.function_app.registry.test_challenge import challenge, results
 from tests.unit.function_app.web.client import look
 
@@ -174,6 +175,47 @@ def test_a_run_shows_its_timeline_its_epochs_and_its_log() -> None:
     assert "5 min, so far" in seen
     assert "0.17 node-hours; clusters.yaml has no price" in seen
     assert "LANDFALL_PROGRESS" not in page.text
+
+
+def test_a_run_shows_each_attempt_and_what_was_done_about_it() -> None:
+    """State, class of failure and remedy, with a link to the other attempt."""
+    world = World()
+    run = world.upload_version()
+    world.jobs.become(run.run_id, "Running")
+    world.follow(run)
+    world.jobs.become(run.run_id, "Failed", error="node was preempted", error_code="UserError/Preempted")
+    failed = world.follow(run)
+    assert failed.remedy_reason
+    seen = texts(look(world, f"/runs/{run.run_id}").text)
+    assert f"1 (this one) failed {failed.failure_class} {failed.remedy_reason}" in seen
+    page = look(world, f"/runs/{failed.next_run_id}").text
+    assert f'<a href="/runs/{run.run_id}">1</a>' in page
+    assert "2 (this one) planned" in texts(page)
+
+
+def test_the_overview_has_a_strip_of_the_last_runs_of_each_pipeline() -> None:
+    """Each run leads to its page, and its state is more than a colour."""
+    world = World()
+    world.add_pipelines("letters")
+    registered = world.finish(world.upload_version())
+    world.clock.move(hours=1)
+    canceled = world.finish(world.train(version="v2"), "Canceled")
+    _, _, strips = look(world, "/").text.partition("Last runs of each pipeline")
+    found = re.findall(r'<a class="dot (\w+)" href="/runs/([^"]+)".*?<span>(.*?)</span>', strips)
+    expected = [(str(run.state), run.run_id, f"{run.state}: {run.run_id}") for run in (registered, canceled)]
+    assert expected == sorted(found, key=lambda one: one[0], reverse=True)
+    assert "letters no run yet" in texts(strips)
+
+
+def test_a_version_shows_how_far_its_data_have_drifted() -> None:
+    """Each figure beside its threshold, and what it was compared with."""
+    world = drifting_world()
+    upload_shards(world, "v2", ODD)
+    seen = texts(look(world, "/datasets/digits/v2").text)
+    assert "Compared with digits/v1" in seen
+    assert "drift labels train 1 " in seen
+    assert "exceeds it" in seen
+    assert "exceeds it" not in texts(look(world, "/datasets/digits/v1").text)
 
 
 def test_models_are_shown_with_what_they_were_trained_on() -> None:

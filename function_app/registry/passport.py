@@ -143,8 +143,7 @@ def _passport(
     decision: Mapping[str, Any],
     services: RunServices,
 ) -> dict[str, Any]:
-    spec, assets = run.spec, _assets(run, services.jobs)
-    code_version = str(spec["code_id"]).rpartition("/versions/")[2]
+    spec = run.spec
     return {
         "format_version": FORMAT_VERSION,
         "model": {
@@ -155,17 +154,7 @@ def _passport(
         },
         "data": _data(run, services),
         "job": {"spec": dict(spec), "spec_hash": run.spec_hash},
-        "code": {
-            "id": spec["code_id"],
-            "digest": code_version.rpartition("-")[2],
-            "commit": assets.commit,
-            "why_no_commit": assets.why_no_commit,
-        },
-        "environment": {
-            "id": spec["environment_id"],
-            "image": assets.image,
-            "image_digest": assets.image.partition("@")[2] or None if assets.image else None,
-        },
+        **_code_and_environment(run, services.jobs),
         "run": {
             **_attempt(run),
             "logical_run": run.logical_run,
@@ -181,11 +170,26 @@ def _passport(
     }
 
 
-def _assets(run: RunRecord, jobs: JobService) -> JobAssets:
+def _code_and_environment(run: RunRecord, jobs: JobService) -> dict[str, Any]:
+    spec = run.spec
     try:
-        return jobs.assets(spec_from_json(run.spec))
+        assets = jobs.assets(spec_from_json(spec))
     except SubmissionRefusedError as error:  # a role that may not read assets keeps no model from being registered
-        return JobAssets(why_no_commit=str(error)[:MAX_WHY_CHARS])
+        assets = JobAssets(why_no_commit=str(error)[:MAX_WHY_CHARS])
+    code_version = str(spec["code_id"]).rpartition("/versions/")[2]
+    return {
+        "code": {
+            "id": spec["code_id"],
+            "digest": code_version.rpartition("-")[2],
+            "commit": assets.commit,
+            "why_no_commit": assets.why_no_commit,
+        },
+        "environment": {
+            "id": spec["environment_id"],
+            "image": assets.image,
+            "image_digest": assets.image.partition("@")[2] or None if assets.image else None,
+        },
+    }
 
 
 def _data(run: RunRecord, services: RunServices) -> dict[str, Any]:

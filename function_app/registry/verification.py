@@ -223,13 +223,14 @@ def _model_files(passport: Passport, run: RunRecord, services: RunServices) -> P
         found[file] = hashlib.sha256(content).hexdigest() if content is not None else None
     listed = services.run_outputs.names(model_file_path(run, "").rstrip("/"), most=MAX_MODEL_FILES + 1)
     others = [file for file in listed if file not in files]
+    unnamed = others[:MAX_NAMED_FILES]
     differing = [file for file in files if files[file] != found[file]]
     return compared(
         name,
         f"SHA-256 of {len(files):,} files, and that there are no others"
         + (f": found {len(others):,} that the passport does not name" if others else ""),
-        {**{file: files[file] for file in differing}, **dict.fromkeys(others[:MAX_NAMED_FILES])},
-        {**{file: found[file] for file in differing}, **dict.fromkeys(others[:MAX_NAMED_FILES], "not in the passport")},
+        {file: files[file] for file in differing} | dict.fromkeys(unnamed),
+        {file: found[file] for file in differing} | dict.fromkeys(unnamed, "not in the passport"),
     )
 
 

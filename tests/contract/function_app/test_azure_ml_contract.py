@@ -5,14 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import astuple
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from cli.publish.workspace import AzureMlWorkspace
 from function_app.adapters.azure_ml import WorkspaceClient
 from function_app.domain.capacity import ROLE_MISSING
 from function_app.domain.errors import SubmissionRefusedError
-from function_app.domain.jobs import ModelRegistration
+from function_app.domain.jobs import NO_COMMIT, ModelRegistration
 from function_app.testing.azure_ml import MemoryJobs
 from tests.contract.function_app.azure_ml_benches import MODEL, Bench, EmulatorBench, MemoryBench, job_spec
 from tests.support.azure_ml import WORKSPACE_ID, AzureMl

@@ -65,6 +65,16 @@ def test_a_folder_has_documents_or_none(documents: DocumentStore) -> None:
     assert [True, True, False] == found
 
 
+def test_the_documents_of_a_folder_are_named_in_order(documents: DocumentStore) -> None:
+    """Those below it too, and no more than asked for."""
+    assert documents.names("models/digits", most=5) == []
+    for name in ("b.bin", "saved_model/a.pb", "saved_model/variables/0"):
+        documents.write_once(f"models/digits/{name}", b"")
+    documents.write_once("models/digits-2/c.bin", b"")
+    assert ["b.bin", "saved_model/a.pb", "saved_model/variables/0"] == documents.names("models/digits", most=5)
+    assert ["b.bin", "saved_model/a.pb"] == documents.names("models/digits/", most=2)
+
+
 def test_a_document_larger_than_allowed_is_not_read(documents: DocumentStore) -> None:
     """One byte too many is an error that names the document and the limit."""
     documents.write_once(PATH, b"x" * 101)

@@ -147,7 +147,7 @@ def test_dead_letters_are_broken_between_words_on_a_narrow_terminal(
     with served({**long, "dead_letters": [long]}) as url:
         asked = [("dead-letters", *words, "--url", url, "--key", "k") for words in (("list",), ("show", "0a"))]
         piped = [landfall(capsys, *words)[1] for words in asked]
-        monkeypatch.setattr("cli.screen.columns", lambda: 60)
+        monkeypatch.setattr("cli.screen.columns", lambda _: 60)
         narrow = [landfall(capsys, *words)[1] for words in asked]
     for whole, broken in zip(piped, narrow, strict=True):
         assert max(map(len, whole.splitlines())) > 100

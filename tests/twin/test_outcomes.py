@@ -13,7 +13,7 @@ from cli.publish.assets import collect_code, commit_of
 from local_azure.processes import wait_until
 from tests.support.processes import REPOSITORY
 from tests.support.terminal import landfall
-from tests.support.twin import PIPELINES, WITHIN_S, TwinUnderTest
+from tests.support.twin import WITHIN_S, TwinUnderTest
 from tests.twin.shards import shard, whole_version
 
 pytestmark = pytest.mark.twin
@@ -75,7 +75,7 @@ def test_the_passport_of_a_registered_model_agrees_until_a_byte_changes(
     assert {"ok"} == {results[name] for name in named}
     passport = twin.api.get(f"/api/models/{run['model_name']}/versions/{run['model_version']}/passport")
     commit, image = passport["code"]["commit"], passport["environment"]["image_digest"]
-    published = collect_code(REPOSITORY, PIPELINES)
+    published = collect_code(REPOSITORY, twin.twin.options.pipelines)
     assert (commit_of(REPOSITORY, published), "sha256:") == (commit, image[:7])
     with BlobServiceClient.from_connection_string(places.host_connection) as host:
         report = host.get_blob_client("runs", passport["evidence"]["report"]["path"])

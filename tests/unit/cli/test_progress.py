@@ -111,7 +111,7 @@ def test_a_killed_process_is_reported(endless: Path) -> None:
         status = terminal.wait()
     assert (1, True, False) == (
         status,
-        "try again with --processes 1" in terminal.shown,
+        "try again with --processes 1" in " ".join(terminal.shown.split()),
         "Traceback" in terminal.shown,
     )
     wait_until(lambda: not members(terminal.process.pid), what="all processes of the command to end")

@@ -156,9 +156,16 @@ class Promises:
             if run is None and owed:
                 passed.append(f"{closing.dataset_version} has no run")
             if run is not None and run.state is RunState.PLANNED and not queue.knows(run.logical_run):
-                is_ready = not self.waits_for_its_data(run)
+                is_ready = not self.waits_for_its_data(run) and self.is_judged(run.dataset_version)
                 passed += [f"{run.run_id} is not in line"] if is_ready else []
         return passed
+
+    def is_judged(self, version: DatasetVersion) -> bool:
+        """Whether the ledger has a verdict on each shard as it is now: equal content may have been written again."""
+        judged = {(f"{version}/{shard.name}", shard.etag) for shard in self.world.ledger.shards(version)}
+        paths = {f"{version}/{name}" for name in ALL_SHARDS}
+        there = {(path, facts.etag) for path, (facts, _) in self.world.shards.blobs.items() if path in paths}
+        return there <= judged
 
     def every_job_is_on_record_under_its_own_spec(self) -> None:
         rows = self.world.ledger.run_rows

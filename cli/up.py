@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -25,6 +26,7 @@ CHECK_EVERY_S = 1.0
 MAX_PROBLEMS = 20
 """Problems of one file that are printed; the API lists all of them."""
 R = TypeVar("R")
+Say = Callable[[str], object]
 
 
 def twin_options(command: Callable[..., R]) -> Callable[..., R]:
@@ -72,28 +74,37 @@ def twin_options(command: Callable[..., R]) -> Callable[..., R]:
     metavar="NAME",
     help=f"Let this fault happen to every job: {', '.join(FAULTS)}. docs/attempts.md explains each (default: none).",
 )
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print the addresses as one JSON object, everything beside it to standard error.",
+)
 @twin_options
-def up(options: TwinOptions, *, own_host: bool, fault: str | None) -> None:
+def up(options: TwinOptions, *, own_host: bool, fault: str | None, as_json: bool) -> None:
     """Start the local twin and keep it running until Ctrl-C.
 
     The twin is storage, Event Grid, Azure ML and the function app of this clone, all on this machine. The other
     commands find it by themselves.
     """
-    options = replace(options, own_host=own_host, fault=fault)
-    with ending_on_signals(), contextlib.suppress(Interrupted), running_twin(options, say=click.echo) as twin:
-        show_addresses(twin)
+    options, say = replace(options, own_host=own_host, fault=fault), functools.partial(click.echo, err=as_json)
+    with ending_on_signals(), contextlib.suppress(Interrupted), running_twin(options, say=say) as twin:
+        found = addresses(twin)
+        show_addresses(found, say)
         if fault is not None:
-            click.echo(f"  fault          {fault}, for every job: {FAULTS[fault_named(fault)]}")
+            say(f"  fault          {fault}, for every job: {FAULTS[fault_named(fault)]}")
         if compiler() is None:
-            click.echo(f"  not checked    {NOT_CHECKED}")
+            say(f"  not checked    {NOT_CHECKED}")
         if own_host:
             port = twin.places.ports["functions"]
-            click.echo(f"  your host      cp {twin.places.local_settings} . && func start --port {port}")
+            say(f"  your host      cp {twin.places.local_settings} . && func start --port {port}")
         elif broken := out_of_service(twin):
-            click.echo("\n".join(broken))
-        click.echo("Ready. Ctrl-C stops everything.")
-        watch_until_interrupted(twin)
-    click.echo("Stopped.")
+            say("\n".join(broken))
+        if as_json:
+            click.echo(json.dumps(found))
+        say("Ready. Ctrl-C stops everything.")
+        watch_until_interrupted(twin, say)
+    say("Stopped.")
 
 
 def out_of_service(twin: Twin) -> list[str]:
@@ -113,14 +124,14 @@ def describe_outages(pipelines: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         yield "Edit the files and save them: they are read again. A setting is read when the twin starts."
 
 
-def watch_until_interrupted(twin: Twin) -> None:
+def watch_until_interrupted(twin: Twin, say: Say) -> None:
     """Return when a signal asks for the end. Raises TwinError when a part of the twin ends before."""
     with contextlib.suppress(Interrupted):  # the normal end
         while True:
             twin.check_running()
             time.sleep(CHECK_EVERY_S)
     with contextlib.suppress(OSError):  # the terminal may have hung up
-        click.echo("Stopping everything.")
+        say("Stopping everything.")
 
 
 def nodes_in_words(simulated_because: str | None) -> str:
@@ -130,16 +141,28 @@ def nodes_in_words(simulated_because: str | None) -> str:
     return f"simulated, without addresses of their own: {simulated_because}"
 
 
-def show_addresses(twin: Twin) -> None:
-    """Print the address of each part."""
+def addresses(twin: Twin) -> dict[str, Any]:
+    """Return where each part of a twin is, as ``up --json`` prints it; no secrets."""
     places = twin.places
-    ports = places.ports
-    storage = ", ".join(f"{name} {ports[name]}" for name in ("blob", "queue", "table"))
-    click.echo(f"  storage        127.0.0.1, ports: {storage}")
-    click.echo(f"  pages          {places.functions_url}/ (open it in a browser)")
-    click.echo(f"  function app   {places.functions_url}")
-    click.echo(f"  Azure ML       {places.azure_ml_url}")
     with TwinClient(places) as client:
-        click.echo(f"  nodes          {nodes_in_words(client.simulated_because())}")
-    click.echo(f"  Event Grid     {places.event_grid_url}")
-    click.echo(f"  state, logs    {places.folder}")
+        simulated_because = client.simulated_because()
+    return {
+        "storage_ports": {name: places.ports[name] for name in ("blob", "queue", "table")},
+        "pages": f"{places.functions_url}/",
+        "function_app": places.functions_url,
+        "azure_ml": places.azure_ml_url,
+        "nodes": nodes_in_words(simulated_because),
+        "event_grid": places.event_grid_url,
+        "folder": str(places.folder),
+    }
+
+
+def show_addresses(found: Mapping[str, Any], say: Say) -> None:
+    """Print the address of each part."""
+    say(f"  storage        127.0.0.1, ports: {', '.join(f'{n} {p}' for n, p in found['storage_ports'].items())}")
+    say(f"  pages          {found['pages']} (open it in a browser)")
+    say(f"  function app   {found['function_app']}")
+    say(f"  Azure ML       {found['azure_ml']}")
+    say(f"  nodes          {found['nodes']}")
+    say(f"  Event Grid     {found['event_grid']}")
+    say(f"  state, logs    {found['folder']}")

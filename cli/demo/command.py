@@ -19,7 +19,7 @@ from cli.demo.narration import TimedLines
 from cli.demo.report import demo_report, summary, training_report
 from cli.errors import CliError, ending_on_signals
 from cli.remote.api_client import ApiClient
-from cli.up import show_addresses, twin_options, watch_until_interrupted
+from cli.up import addresses, show_addresses, twin_options, watch_until_interrupted
 from cli.upload.uploader import ShardUploader, upload_all
 from local_azure.processes import TwinError
 from local_azure.twin.addresses import DATA_CONTAINER, Places, TwinOptions
@@ -35,25 +35,30 @@ SUMMARY_COLUMNS = 17
 
 @click.command(epilog="Example: landfall demo --keep")
 @click.option("--keep", is_flag=True, help="Keep the twin running after the summary, until Ctrl-C.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print the report as JSON, everything beside it to standard error."
+)
 @twin_options
-def demo(options: TwinOptions, *, keep: bool) -> None:
+def demo(options: TwinOptions, *, keep: bool, as_json: bool) -> None:
     """Run the whole chain on this machine: real digits in, a registered model out.
 
     Starts the local twin, packs and uploads scikit-learn's handwritten digits, and follows them until their model
     is registered. Writes the result to demo.json in the state folder.
     """
-    lines, watch = TimedLines(), Stopwatch()
+    lines, watch = TimedLines(stderr=as_json), Stopwatch()
     with ending_on_signals():
         watch.begin("twin_start")
         with _explained(options), running_twin(options, say=lines.say) as twin:
-            show_addresses(twin)
+            show_addresses(addresses(twin), lines.text)
             with _explained(options, twin.places):
                 report = run_demo(twin, lines, watch)
             _write(report, options.base, twin.places.folder)
             _print_summary(report, options.base / REPORT_FILE, lines)
+            if as_json:
+                click.echo(json.dumps(report))
             if keep:
                 _print_next_steps(report, twin.places, lines)
-                watch_until_interrupted(twin)
+                watch_until_interrupted(twin, lines.text)
         if keep:
             lines.text("Stopped.")
         else:

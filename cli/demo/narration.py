@@ -128,8 +128,10 @@ def _epoch(progress: Progress) -> str:
 class TimedLines:
     """Prints a demo's sentences, readable in a log as on a terminal, which also shows that the demo is waiting."""
 
-    def __init__(self, console: Console | None = None, clock: Callable[[], float] = time.monotonic) -> None:
-        self._console = console or Console(highlight=False, markup=False, emoji=False)
+    def __init__(
+        self, console: Console | None = None, clock: Callable[[], float] = time.monotonic, *, stderr: bool = False
+    ) -> None:
+        self._console = console or Console(highlight=False, markup=False, emoji=False, stderr=stderr)
         self._clock = clock
         self._started_s = clock()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 from datetime import UTC, datetime
@@ -47,8 +48,13 @@ FORMAT_VERSION = 1
     is_flag=True,
     help="Also train one step on the GPU nodes of a pipeline of synthetic data, and say which network NCCL uses.",
 )
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print the report as JSON, everything beside it to standard error."
+)
 @with_api
-def smoke(client: ApiClient, *, account_url: str | None, container: str, folder: Path, gpu: bool) -> int:
+def smoke(
+    client: ApiClient, *, account_url: str | None, container: str, folder: Path, gpu: bool, as_json: bool
+) -> int:
     """Test a deployment: two shards lead to a model on two small nodes, one job fails on purpose, one is canceled.
 
     Takes about 20 minutes and costs two small nodes for that time. Prints a line for each assertion. Removes what it
@@ -60,19 +66,28 @@ def smoke(client: ApiClient, *, account_url: str | None, container: str, folder:
         os.environ.update(twin.operator)  # Microsoft's client of Azure ML finds the twin by it
     if gpu and twin is not None:
         raise CliError("--gpu needs a deployment in Azure: the GPUs of the local twin exist by name only.")
-    return run_smoke(client, account, container, folder, with_gpu=gpu)
+    return run_smoke(client, account, container, folder, with_gpu=gpu, as_json=as_json)
 
 
-def run_smoke(client: ApiClient, account: str, container: str, folder: Path, *, with_gpu: bool = False) -> int:
+def run_smoke(
+    client: ApiClient,
+    account: str,
+    container: str,
+    folder: Path,
+    *,
+    with_gpu: bool = False,
+    as_json: bool = False,
+) -> int:
     """Make the test; return the exit status. Raises CliError where it cannot be made."""
+    say = functools.partial(click.echo, err=as_json)
     pipeline = gpu_pipeline(client.pipelines()) if with_gpu else None
     began = datetime.now(UTC)
     with ending_on_signals(), open_uploader(account, container) as uploader:
         left = remove_all(client, uploader.container, AzureMlWorkspace.open)
         for text in left.removed:
-            click.echo(f"removed, left by an earlier test: {text}")
+            say(f"removed, left by an earlier test: {text}")
         version = new_version(began, lambda name: uploader.has(f"{DATASET}/{name}/"))
-        results = Results(click.echo, (*ASSERTIONS[:-1], GPU_ASSERTION, ASSERTIONS[-1]) if pipeline else ASSERTIONS)
+        results = Results(say, (*ASSERTIONS[:-1], GPU_ASSERTION, ASSERTIONS[-1]) if pipeline else ASSERTIONS)
         course = Course(api=client, data=uploader.container, version=version, results=results)
         error: str | None = "interrupted"
         try:
@@ -87,9 +102,12 @@ def run_smoke(client: ApiClient, account: str, container: str, folder: Path, *, 
             removal = remove_all(client, uploader.container, AzureMlWorkspace.open)
             seen = "; ".join(removal.problems or removal.removed) or "there was nothing to remove"
             results.record("removed", seen, holds=not removal.problems)
-            file = write_report(folder, report_of(course, removal, began, error))
+            report = report_of(course, removal, began, error)
+            file = write_report(folder, report)
             outcome = "Every assertion holds" if results.passed else "NOT every assertion holds"
-            click.echo(f"{outcome}; the report is {file}")
+            say(f"{outcome}; the report is {file}")
+            if as_json:
+                click.echo(json.dumps(report))
     return 0 if results.passed else FAILED
 
 

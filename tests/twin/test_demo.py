@@ -26,7 +26,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     require_twin_parts()
     folder = tmp_path_factory.mktemp("demo")
     demo = start_module(
-        "cli", "demo", "--folder", str(folder), log=folder / "demo.log", environment=child_environment()
+        "cli", "demo", "--json", "--folder", str(folder), log=folder / "demo.log", environment=child_environment()
     )
     try:
         wait_until(lambda: demo.popen.poll() is not None, what="the demo to end", timeout_s=WITHIN_S, poll_s=0.5)
@@ -47,6 +47,8 @@ def test_the_report_shows_two_ranks_and_a_registered_model(folder: Path) -> None
         [call["method"] for call in report["azure_ml_calls"]],
         report["model"]["metrics"]["val_accuracy"] >= 0.95,
     )
+    printed = [line for line in (folder / "demo.log").read_text().splitlines() if line.startswith("{")]
+    assert [report] == [json.loads(line) for line in printed]
 
 
 def test_the_report_says_where_each_rank_ran(folder: Path) -> None:

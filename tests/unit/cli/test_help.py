@@ -74,16 +74,16 @@ def test_each_command_has_one_example_on_one_line(path: tuple[str, ...], command
         assert set() == {word for word in words if word.startswith("--")} - options
 
 
-REPORTS = {("landfall", "up"), ("landfall", "demo"), ("landfall", "hook"), ("landfall", "smoke")}
-"""Commands that run for long and print what they do: demo and smoke write a report as JSON, hook is azd's."""
+BY_AZD = {("landfall", "hook")}
+"""Commands that only azd calls: they answer by what they do and by their exit status."""
 
 
 @pytest.mark.parametrize(("path", "command"), EVERY)
 def test_each_command_can_answer_as_json(path: tuple[str, ...], command: click.Command) -> None:
-    """By the same flag, but for those that run for long."""
+    """By the same flag."""
     options = {parameter.opts[0]: parameter for parameter in command.params}
     if not isinstance(command, click.Group):
-        assert ("--json" in options) == (path not in REPORTS)
+        assert ("--json" in options) == (path not in BY_AZD)
         assert "--json" not in options or getattr(options["--json"], "is_flag", False)
 
 

@@ -37,8 +37,8 @@ def deployment(monkeypatch: pytest.MonkeyPatch) -> Deployment:
     return made
 
 
-def smoke(folder: Path) -> tuple[Result, dict[str, Any]]:
-    arguments = ["smoke", "--report", str(folder), "--account-url", "https://my.blob.core.windows.net"]
+def smoke(folder: Path, *more: str) -> tuple[Result, dict[str, Any]]:
+    arguments = ["smoke", "--report", str(folder), "--account-url", "https://my.blob.core.windows.net", *more]
     result = CliRunner().invoke(landfall, arguments, standalone_mode=False)
     return result, json.loads((folder / "smoke.json").read_text())
 
@@ -51,7 +51,15 @@ def test_where_all_holds_the_exit_status_is_0(deployment: Deployment, tmp_path: 
         (c["name"], c["outcome"]) for c in report["assertions"]
     ]
     assert ({}, f"landfall-smoke/{VERSION}") == (deployment.data.blobs, report["dataset_version"])
-    assert "Every assertion holds; the report is" in result.output
+    assert "Every assertion holds; the report is" in result.stdout
+
+
+def test_with_json_standard_output_has_the_report_alone(deployment: Deployment, tmp_path: Path) -> None:
+    """Programs read it; people read standard error."""
+    assert {} == deployment.data.blobs
+    result, report = smoke(tmp_path, "--json")
+    assert report == json.loads(result.stdout)
+    assert "Every assertion holds; the report is" in result.stderr
 
 
 def test_where_something_does_not_hold_it_is_1(deployment: Deployment, tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ READS: Mapping[str, frozenset[str]] = {
     ),
     "ShardStore": frozenset({"facts", "open", "list"}),
     "RejectedCopies": frozenset(),
-    "DocumentStore": frozenset({"read", "has_any"}),
+    "DocumentStore": frozenset({"read", "has_any", "names"}),
     "RequestQueue": frozenset(),
     "JobService": frozenset(
         {"status", "log_tail", "log_part", "logged_metrics", "ours", "has_compute", "assets", "capacity"}

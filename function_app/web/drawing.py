@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, islice
 
-from function_app.domain.records import ShardRecord, ShardState
-from function_app.ingest.completeness import SplitDescription
+from function_app.domain.records import ShardMark, ShardRecord, ShardState
 from function_app.planning.estimates import Estimate
 
 CELL = 12
@@ -42,7 +41,13 @@ class Cell:
 
     x: int
     y: int
-    shard: ShardRecord
+    shard: ShardRecord | ShardMark
+
+    @property
+    def message(self) -> str:
+        """Its first reason, as far as it was read."""
+        reasons = self.shard.reasons if isinstance(self.shard, ShardRecord) else ()
+        return f"{self.shard.name}: {reasons[0].message}" if reasons else self.shard.name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,9 +66,9 @@ class Grid:
         return 2 if self.width * self.height <= FEW_CELLS * CELL**2 else 1
 
 
-def shard_grid(split: SplitDescription) -> Grid | None:
-    """Return the cells of a split; None where there is nothing to draw."""
-    verdicts = split.verdicts[:MAX_CELLS]
+def shard_grid(shards: Sequence[ShardRecord | ShardMark | None]) -> Grid | None:
+    """Return the cells of a split's shards; None where there is nothing to draw."""
+    verdicts = shards[:MAX_CELLS]
     if not verdicts:
         return None
     per_row = 50 if len(verdicts) <= FEW_SHARDS else 100
@@ -77,11 +82,11 @@ def shard_grid(split: SplitDescription) -> Grid | None:
             for n in islice(rejected, MAX_LINKS)
             if (shard := verdicts[n]) is not None
         ),
-        num_left_out=len(split.verdicts) - len(verdicts),
+        num_left_out=len(shards) - len(verdicts),
     )
 
 
-def _stretches(verdicts: Sequence[ShardRecord | None], per_row: int) -> Iterator[Stretch]:
+def _stretches(verdicts: Sequence[ShardRecord | ShardMark | None], per_row: int) -> Iterator[Stretch]:
     for first in range(0, len(verdicts), per_row):
         x = 0
         states = ("missing" if row is None else str(row.state) for row in verdicts[first : first + per_row])

@@ -6,6 +6,7 @@ import json
 import logging
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from http import HTTPStatus
@@ -30,7 +31,7 @@ from function_app.explain.rank_logs import read_rank_places
 from function_app.explain.run_description import describe_run
 from function_app.explain.run_files import output_folders, studio_page, tensorboard_files
 from function_app.explain.spending import spending
-from function_app.ingest.completeness import SplitDescription
+from function_app.ingest.completeness import SplitDescription, SplitSketch, split_sketches
 from function_app.planning.predictions import expected, outcome_of
 from function_app.registry.passport import find_passport
 from function_app.registry.promotion import current_model, registered_version
@@ -63,7 +64,7 @@ MAX_DAYS = 366
 MAX_SPENT = 200
 MAX_LISTED_SHARDS = 1000
 MANY_SHARDS = 1000
-"""The ledger reads so many with one request. A page of more comes without them, and asks for them itself."""
+"""A page of more comes with their cells alone, and asks for everything else itself."""
 
 SplitName = Annotated[str, Path(min_length=1, max_length=63)]
 ShardIndex = Annotated[int, Path(ge=0, lt=2**63)]
@@ -113,7 +114,7 @@ def overview_page(view: PageView) -> Response:
 def version_page(
     dataset: DatasetName, version: VersionName, view: PageView, shards: Literal["all"] | None = None
 ) -> Response:
-    """Show a dataset version with a cell for each shard; if it has many, without them first, which takes no time."""
+    """Show a dataset version with a cell for each shard; if it has many, first without their labels and reasons."""
     named, services = DatasetVersion(dataset=dataset, version=version), view.services
     generation = services.ledger.latest_generation(named)
     num_shards = max(sum(services.ledger.split_sizes(named).values()), generation.num_shards if generation else 0)
@@ -125,11 +126,19 @@ def version_page(
         is_live=described.generation is None or any(run.state not in SETTLED for run in described.runs),
         described=described,
         splits=[_drawn(split) for split in described.splits],
-        num_unread=num_shards if is_brief else None,
+        sketches=[_sketched(split) for split in split_sketches(described.pipeline, named, services)]
+        if is_brief
+        else (),
         awaited=[] if is_brief else list(awaited_of(described, services)),
         history=history[-MAX_HISTORY:][::-1],
         num_older=max(0, len(history) - MAX_HISTORY),
     )
+
+
+def _sketched(split: SplitSketch) -> dict[str, Any]:
+    """Return a split of many shards with its cells."""
+    states = Counter(None if row is None else str(row.state) for row in split.verdicts)
+    return {"described": split, "grid": shard_grid(split.verdicts), "states": states}
 
 
 def _drawn(split: SplitDescription) -> dict[str, Any]:
@@ -138,7 +147,7 @@ def _drawn(split: SplitDescription) -> dict[str, Any]:
     labels = feature.histogram if feature else {}
     return {
         "described": split,
-        "grid": shard_grid(split),
+        "grid": shard_grid(split.verdicts),
         "labels": histogram(labels.items(), MAX_LABELS),
         "num_labels": len(labels),
         "rejected": split.rejected[:MAX_REJECTED],

@@ -13,6 +13,7 @@ from function_app.domain.errors import LogUnreadableError, ServiceUnavailableErr
 from function_app.domain.records import RunRecord, ShardRecord, ShardState
 from function_app.explain.overview import overview
 from function_app.runs.admission import hold_data
+from function_app.testing.ledger import MemoryLedger
 from function_app.web.app import build_pages_app
 from function_app.web.pages import MAX_REJECTED
 from function_app.web.rendering import STATIC
@@ -406,8 +407,8 @@ def test_only_what_may_change_is_asked_for_again() -> None:
     assert "data-refresh-s" not in look(world, "/datasets/digits/v1").text
 
 
-def test_the_page_of_a_large_version_stays_small() -> None:
-    """10,000 shards, a tenth of them rejected: a page of moderate size, with at most 1,000 links to cells."""
+def test_the_page_of_a_large_version_stays_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """10,000 shards, a fifth of them rejected: first cells alone, then a page of moderate size with as many links."""
     world = World()
     world.deliver(world.put("train-00000-of-10000.tfrecord"))
     world.deliver(world.put("train-00001-of-10000.tfrecord", b"junk"))
@@ -416,9 +417,14 @@ def test_the_page_of_a_large_version_stays_small() -> None:
         row: ShardRecord = bad if index % 5 == 1 else good
         name = f"train-{index:05d}-of-10000.tfrecord"
         world.ledger.shard_rows[VERSION, "train", index] = replace(row, index=index, name=name)
-    brief = look(world, "/datasets/digits/v1").text
-    assert "Show all 10,000 shards" in texts(brief)
-    assert len(brief) < 10_000
+    marks = world.ledger.shard_marks(VERSION)
+    with monkeypatch.context() as patched:  # the first page reads no whole row
+        patched.delattr(MemoryLedger, "shards")
+        patched.setattr(MemoryLedger, "shard_marks", lambda *_: marks)
+        brief = look(world, "/datasets/digits/v1").text
+    assert "8,000 accepted 2,000 rejected 0 not uploaded of 10,000 shards" in texts(brief)
+    assert (1000, True) == (brief.count("data-panel"), 'href="?shards=all" data-load' in brief)
+    assert len(brief) < 600_000
     page = look(world, "/datasets/digits/v1?shards=all").text
     assert 1000 == page.count("data-panel")
     assert MAX_REJECTED == page.count('<td class="nowrap"><a href="/datasets')

@@ -17,7 +17,7 @@ import click
 from cli.errors import CliError
 from cli.options import DATASET_VERSION, OR_A_TWIN, TwinAddress, function_app_options, running_twin_of_this_clone
 from cli.remote.api_client import ApiClient, ApiError
-from cli.upload.uploader import ShardUploader, listed, upload_all, upload_in_turn
+from cli.upload.uploader import ShardUploader, counted, listed, upload_all, upload_in_turn
 from shared.safe_text import one_line, public_url
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ UNAUTHORIZED = "unauthorized"
     help="URL of the data account, such as https://NAME.blob.core.windows.net (default: see above).",
 )
 @click.option("--overwrite", is_flag=True, help="Replace shards that exist already.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object: how many shards were sent.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object: how many files were sent.")
 @function_app_options
 def upload(
     sources: tuple[Path, ...],
@@ -79,23 +79,32 @@ def upload(
     refuse_ignored(shards, target[1], intake=intake)
     version = "/".join(target)
     with open_uploader(account, container) as uploader:
-        num_there = upload_all(uploader, list(shards.values()), target, names=list(shards), overwrite=overwrite)
+        num_there = upload_all(
+            uploader,
+            list(shards.values()),
+            target,
+            names=list(shards),
+            overwrite=overwrite,
+            to_stderr=as_json,
+        )
         if intake.marker:
             uploader.mark(f"{version}/{intake.marker}", is_new=num_there < len(shards))
         # The first commit comes last, or the checkpoints: until then none can be read, so the app sees all at once.
         upload_in_turn(uploader, log, target, overwrite=overwrite)
         if intake.manifest:
             _upload_list(uploader, file_list, f"{version}/{intake.manifest}")
-    _report(version, len(shards) - num_there, num_there, as_json=as_json)
+    last = intake.marker or (intake.manifest if file_list else None) or ("the table's log" if log else None)
+    _report(version, len(shards) - num_there, num_there, last, as_json=as_json)
 
 
-def _report(version: str, num_sent: int, num_there: int, *, as_json: bool) -> None:
-    """Say how many shards were sent, and what comes next."""
+def _report(version: str, num_sent: int, num_there: int, last: str | None, *, as_json: bool) -> None:
+    """Say how many files were sent, what was written after them, and what comes next."""
     if as_json:
         click.echo(json.dumps({"version": version, "uploaded": num_sent, "were_there": num_there}))
         return
     there = f" ({num_there} were there already)" if num_there else ""
-    click.echo(f"Uploaded {num_sent} shards as {version}{there}. Next: landfall status {version}")
+    end = f", and {one_line(last)} after them" if last else ""
+    click.echo(f"Uploaded {counted(num_sent, 'file')} as {version}{there}{end}. Next: landfall status {version}")
 
 
 def _upload_list(uploader: ShardUploader, file_list: Path | None, path: str) -> None:

@@ -118,7 +118,7 @@ class Looked:
     """The first ones."""
     size_bytes: int
     num_records: int
-    """Of the whole shard."""
+    """Number of the whole shard's records."""
     is_counted: bool
     """Whether the number is certain; otherwise the first records tell it."""
 

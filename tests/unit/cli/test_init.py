@@ -143,7 +143,7 @@ def test_parquet_and_compressed_shards_are_read_too(tmp_path: Path) -> None:
 
 
 def test_numbers_of_records_are_counted_or_estimated_by_what_was_looked_at(tmp_path: Path) -> None:
-    """Of large shards only the first records are read; the footer of Parquet has the number."""
+    """Only the first records of large shards are read; the footer of Parquet has the number."""
     folder = shards(tmp_path, *(with_image(n % 2) for n in range(9)), names=NAMES[:2])
     assert "train has 18 records (counted)" in written(tmp_path, folder)[0]
     large = [labelled(n % 2, image=image_bytes("PNG", (8, 8)), noise=b"\xff" * 20_000) for n in range(3000)]

@@ -169,7 +169,11 @@ def test_a_script_of_ones_own_gets_arguments_instead_of_options() -> None:
     [
         ("age: {kind: int64}\n    label: {kind: int64}", "{}", "label"),
         ("age: {kind: int64}\n    kind: {kind: int64}", "{label_feature: kind}", "kind"),
-        ("age: {kind: int64}\n    kind: {kind: int64}\n    image: {kind: float, shape: [2, 2, 1]}\n  label_feature: age", "{label_feature: kind}", "age"),
+        (
+            "age: {kind: int64}\n    kind: {kind: int64}\n    x: {kind: float}\n  label_feature: age",
+            "{label_feature: kind}",
+            "age",
+        ),
         ("age: {kind: int64}\n    label: {kind: bytes}", "{}", "age"),
         ("age: {kind: int64}\n    label: {kind: int64, shape: [2]}", "{}", "age"),
     ],

@@ -151,8 +151,9 @@ def ask_to_submit(dataset: DatasetName, version: VersionName, view: PageView) ->
     generation = _trainable(named, pipeline, view.services)
     train, machines = pipeline.train, pipeline.machines
     hours = train.num_nodes * train.timeout_s / 3600
-    price = machines.price_per_node_hour
-    cost = f", {hours * price:.2f} at the price in clusters.yaml" if price else ""
+    facts = view.services.plan_facts
+    price = facts.price(machines)
+    cost = f", {hours * price:.2f} {facts.currency}".rstrip() if price else ""
     return _ask(
         view,
         f"Train on {named} again?",

@@ -93,6 +93,7 @@ class View:
             template,
             person=self.person,
             now=self.services.clock(),
+            currency=self.services.plan_facts.currency,
             refresh_s=refresh_s if is_live else None,
             is_live=is_live,
             **members,

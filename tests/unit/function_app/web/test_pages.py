@@ -174,7 +174,7 @@ def test_a_run_shows_its_timeline_its_epochs_and_its_log() -> None:
     assert "2 of 3 epochs, step 20 · loss 0.5" in seen
     assert 3 == page.text.count("<polyline")  # loss, validation loss, accuracy
     assert "5 min, so far" in seen
-    assert "0.17 node-hours; clusters.yaml has no price" in seen
+    assert "0.17 node-hours; no file has a price" in seen
     assert "LANDFALL_PROGRESS" not in page.text
 
 

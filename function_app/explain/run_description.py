@@ -134,9 +134,13 @@ def _worded(line: str) -> str | None:
     if progress is None:
         return None if line.startswith(_NOT_SHOWN) else line
     numbers = finite(asdict(progress))
-    parts = [f"{name} {numbers[measure]:,.4g}" for measure, name in _WORDED.items() if measure in numbers]
+    parts = [f"{name} {_figure(numbers[measure])}" for measure, name in _WORDED.items() if measure in numbers]
     where = " of ".join(f"{numbers[name]:.0f}" for name in ("epoch", "epochs") if name in numbers)
     return f"epoch {where}: {', '.join(parts)}"
+
+
+def _figure(number: float) -> str:
+    return f"{number:,.0f}" if abs(number) >= 1000 else f"{number:.4g}"  # noqa: PLR2004
 
 
 def _attempts(run: RunRecord, services: Services) -> Iterator[RunRecord]:

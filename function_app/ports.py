@@ -77,7 +77,7 @@ class ShardLedger(Protocol):
         ...
 
     def shard_marks(self, version: DatasetVersion) -> Sequence[ShardMark]:
-        """Return every verdict of a version without reasons and statistics, in any order: far faster than `shards`."""
+        """Return every verdict of a version without reasons and statistics, in any order: faster than `shards`."""
         ...
 
 

@@ -161,7 +161,7 @@ def _sizes(work: Work, kind: str, services: Services) -> dict[str, Any]:
         "throughput": _throughput(own, pipeline, has_prices=facts.prices is not None),
         "outcomes": tuple(ended[:MAX_OUTCOMES]),
         "as_of": facts.prices.as_of.isoformat() if facts.prices else None,
-        "currency": facts.prices.currency if facts.prices else "",
+        "currency": facts.currency,
         "price_problems": (*facts.problems, *([age] if age else [])),
     }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from dataclasses import replace
@@ -174,7 +175,7 @@ def test_a_run_shows_its_timeline_its_epochs_and_its_log() -> None:
     assert "2 of 3 epochs, step 20 · loss 0.5" in seen
     assert 3 == page.text.count("<polyline")  # loss, validation loss, accuracy
     assert "5 min, so far" in seen
-    assert "0.17 node-hours; clusters.yaml has no price" in seen
+    assert "0.17 node-hours; no file has a price" in seen
     assert "LANDFALL_PROGRESS" not in page.text
 
 
@@ -436,3 +437,41 @@ def test_the_pages_have_no_route_of_the_api() -> None:
     """The host asks for no key before them."""
     limited = vars(build_pages_app(lambda: World().services))["_app"]
     assert "/api" not in repr(vars(limited)["_app"].routes)
+
+
+def test_runs_are_listed_by_dataset_and_state_and_further_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The newest first; what was chosen stays chosen on the next page."""
+    monkeypatch.setattr("function_app.web.pages.MAX_LISTED_RUNS", 2)
+    world = World()
+    world.add_pipelines("letters")
+    digits = [world.finish(world.train(version=f"v{number}")).run_id for number in (1, 2, 3)]
+    letters = world.train(version="v1", dataset="letters").run_id
+    newest = look(world, "/runs").text
+    assert [letters, digits[2]] == re.findall(r'<a href="/runs/([^"?]+)">', newest)
+    asked = look(world, "/runs?dataset=digits&state=registered").text
+    assert digits[:0:-1] == re.findall(r'<a href="/runs/([^"?]+)">', asked)
+    [older] = re.findall(r'<a href="([^"]+)">Older runs', asked)
+    last = look(world, html.unescape(older)).text
+    assert (digits[:1], False) == (re.findall(r'<a href="/runs/([^"?]+)">', last), "Older runs" in last)
+    assert "<option selected>digits</option>" in last
+    assert '<option value="registered" selected>' in last
+    assert "There is no such run" in look(world, "/runs?state=failed").text
+    assert [404, 422] == [look(world, f"/runs?{query}").status_code for query in ("after=nowhere", "state=odd")]
+
+
+def test_a_dataset_lists_its_versions() -> None:
+    """Complete ones with what they hold, incomplete ones too, and how to upload the first."""
+    world = World()
+    assert "landfall upload FOLDER --to digits/VERSION" in look(world, "/datasets/digits").text
+    world.upload_version()
+    world.upload_shards(ALL_SHARDS[0], version="v2")
+    seen = texts(look(world, "/datasets/digits").text)
+    assert re.search(r"digits/v2 incomplete +digits/v1 complete 0 s ago 3 33", seen)
+    assert 404 == look(world, "/datasets/nowhere").status_code
+
+
+def test_what_stands_in_backquotes_is_code_and_nothing_else_becomes_markup() -> None:
+    """Also where the text comes from outside."""
+    page = look(World(), "/datasets/digits/%3Cb%3Ev").text
+    assert "<b>" not in page
+    assert "<code>landfall why digits/&lt;b&gt;v/SHARD</code>" in page

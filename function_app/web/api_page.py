@@ -53,7 +53,7 @@ def _parameters(parameters: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]
             "place": one["in"],
             "type": _type(one["schema"]).removesuffix(" or null"),
             "note": "required" if one.get("required") else "" if default is None else f"default {default}",
-            "text": _text(one.get("description", "")),
+            "meaning": _text(one.get("description", "")),
         }
 
 

@@ -13,13 +13,13 @@ from typing import Any
 import click
 
 from cli import ROOT
+from cli.deploy.assets import ENVIRONMENT_NAME
+from cli.deploy.workspace import AzureMlWorkspace, WorkspaceId
 from cli.doctor.azure import Clusters, Deployment, azure_checks
 from cli.doctor.emulator import twin_subscriptions
 from cli.doctor.telemetry import DEFAULT_WAIT_S, MAX_WAIT_S, read_back
 from cli.errors import CliError
 from cli.options import as_json_option, with_api
-from cli.publish.assets import ENVIRONMENT_NAME
-from cli.publish.workspace import AzureMlWorkspace, WorkspaceId
 from cli.remote.api_client import ApiClient
 from function_app.domain.checks import ONE_ITEM, Check, CheckState
 

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.errors import CliError
-from cli.publish.assets import (
+from cli.deploy.assets import (
     MAX_FILE_BYTES,
     Containers,
     Publication,
@@ -19,8 +18,9 @@ from cli.publish.assets import (
     environment_version,
     publish,
 )
-from cli.publish.clusters import WantedCluster
-from cli.publish.workspace import WorkspaceId
+from cli.deploy.clusters import WantedCluster
+from cli.deploy.workspace import WorkspaceId
+from cli.errors import CliError
 from function_app.config.clusters import Cluster, ClusterSize
 from function_app.config.environments import OwnEnvironment
 from function_app.config.own_files import read_files

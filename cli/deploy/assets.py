@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from cli.deploy.clusters import WantedCluster
+from cli.deploy.workspace import PublishedCluster, WorkspaceId
 from cli.errors import CliError
-from cli.publish.clusters import WantedCluster
-from cli.publish.workspace import PublishedCluster, WorkspaceId
 from function_app.config.clusters import CLUSTER_SIZES
 from function_app.config.environments import NAME as OWN_ENVIRONMENT
 from function_app.config.environments import OwnEnvironment

@@ -44,7 +44,7 @@ UNAUTHORIZED = "unauthorized"
     "--account-url",
     help="URL of the data account, such as https://NAME.blob.core.windows.net (default: see above).",
 )
-@click.option("--overwrite", is_flag=True, help="Replace shards that exist already.")
+@click.option("--overwrite", is_flag=True, help="Replace files that are there with another content.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object: how many files were sent.")
 @function_app_options
 def upload(

@@ -22,8 +22,8 @@ from function_app.registry.promotion import history_subject as history_subject_o
 from function_app.runs.admission import refuse_held, release_data, why_held
 from function_app.runs.cancellation import cancel_run
 from function_app.runs.late_registration import MAX_WHY_CHARS, look_at_registration, register_later
+from function_app.runs.mistakes import check_script, refuse_bad_script
 from function_app.runs.requests import asked_version, request_run
-from function_app.runs.script_check import check_script, refuse_bad_script
 from function_app.services import Services
 from function_app.sweep.dead_letters import history_subject, replay
 from function_app.web.lists import ModelName, ModelVersionName

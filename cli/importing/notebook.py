@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 
 from cli.errors import CliError
-from cli.files import read_at_most, write_new
+from cli.files import read_at_most, replace_whole, write_new
 from horovod_lint import MAX_NOTEBOOK_BYTES, NOTEBOOK_SUFFIX, ScriptError
 from horovod_lint.notebook import Cell, Notebook, Omission, read_notebook
 from horovod_lint.script import parse_source
@@ -105,15 +105,10 @@ def _problem(text: str, name: str) -> str | None:
 
 def _write(path: Path, text: str, *, is_replaced: bool) -> None:
     """Write a file whole or not at all. Raises CliError where it exists."""
-    if not is_replaced:
+    if is_replaced:
+        replace_whole(path, text.encode())
+    else:
         write_new(path, text, otherwise="Pass --overwrite to replace it, or another file to --to.")
-        return
-    try:
-        aside = path.with_name(f".{path.name}.new")
-        aside.write_text(text, encoding="utf-8")
-        aside.replace(path)
-    except OSError as error:
-        raise CliError(f"{one_line(str(path))}: cannot be written: {error.strerror}.") from error
 
 
 def script_of(notebook: Notebook, name: str) -> tuple[str, list[LeftOut]]:

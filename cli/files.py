@@ -1,4 +1,4 @@
-"""Read files of people's, bounded; write new ones without replacing any; replace one whole or not at all."""
+"""Read bounded user files; write new files without replacing any, or replace one as a whole; show where they are."""
 
 from __future__ import annotations
 
@@ -23,6 +23,14 @@ def read_at_most(path: Path, max_bytes: int, *, wanted: str) -> bytes:
             return stream.read(max_bytes)
     except OSError as error:
         raise CliError(f"{name}: cannot be read: {error.strerror}.") from error
+
+
+def from_here(path: Path) -> Path:
+    """Return a path as a person types it: relative where it is below the working directory."""
+    try:
+        return path.relative_to(Path.cwd())
+    except (ValueError, OSError):
+        return path
 
 
 def write_new(path: Path, text: str, *, otherwise: str) -> None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 130
 """Exit status after SIGINT, as shells set it."""
-ONLY_IN_CLONE = frozenset({"demo", "up", "publish", "doctor", "hook", "smoke"})
+ONLY_IN_CLONE = frozenset({"demo", "up", "publish", "hook", "smoke"})
 """Commands that use files which a package does not have: the twin, the training, the templates."""
 
 

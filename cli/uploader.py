@@ -41,20 +41,21 @@ def upload_all(
     *,
     names: Sequence[str] = (),
     overwrite: bool = False,
+    to_stderr: bool = False,
 ) -> int:
-    """Upload with a progress bar that counts bytes; return how many shards were there already and left alone.
+    """Upload with a progress bar that counts bytes; return how many files were there already and left alone.
 
     ``names`` are those within the version, by default the names of the files. Raises CliError for the first file that
     fails; the others are not begun, and a repeated upload goes on.
     """
     folder = "/".join(target)
     paths = {f"{folder}/{name}": shard for name, shard in zip(names or [s.name for s in shards], shards, strict=True)}
-    left = paths if overwrite else dict(_not_there(paths, uploader.existing(f"{folder}/")))
+    left = dict(_not_there(paths, uploader.existing(f"{folder}/"), overwrite=overwrite))
     if not left:
         return len(shards)
     total = sum(map(_num_bytes, left.values()))
     with (
-        uploading_bar(f"uploading {len(left)} shards", total_bytes=total) as step,
+        uploading_bar(f"uploading {counted(len(left), 'file')}", total_bytes=total, to_stderr=to_stderr) as step,
         ThreadPoolExecutor(FILES_AT_ONCE) as files,
     ):
         try:
@@ -76,21 +77,29 @@ def upload_in_turn(
     """
     folder = "/".join(target)
     paths = {f"{folder}/{name}": file for name, file in files.items()}
-    left = paths if overwrite or not paths else dict(_not_there(paths, uploader.existing(f"{folder}/")))
+    left = dict(_not_there(paths, uploader.existing(f"{folder}/"), overwrite=overwrite)) if paths else {}
     for path, file in left.items():
         uploader.upload(file, path, lambda _: None, overwrite=overwrite)
 
 
-def _not_there(paths: Mapping[str, Path], existing: Mapping[str, str | None]) -> Iterator[tuple[str, Path]]:
-    """Yield the shards to upload. Raises CliError where one exists with another content, before any is uploaded."""
+def _not_there(
+    paths: Mapping[str, Path], existing: Mapping[str, str | None], *, overwrite: bool
+) -> Iterator[tuple[str, Path]]:
+    """Yield the files to upload: those whose content is not there.
+
+    Raises CliError where one exists with another content and must stay, before any is uploaded.
+    """
     others = []
     for path, shard in paths.items():
         if path not in existing:
             yield path, shard
         elif existing[path] is None or existing[path] != _crc(shard):
             others.append(path)
-    if others:
-        raise CliError(f"{listed(others)} exists already: pass --overwrite, or choose another version.")
+            if overwrite:
+                yield path, shard
+    if others and not overwrite:
+        exist = "exists" if len(others) == 1 else "exist"
+        raise CliError(f"{listed(others)} {exist} already: pass --overwrite, or choose another version.")
 
 
 def _finish(running: Sequence[Future[None]]) -> None:
@@ -288,6 +297,11 @@ def _named_in_errors(file: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise CliError(f"{file}: cannot be read: {error}") from error
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun, such as 1 file and 2,000 files."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def listed(names: list[str], separator: str = ", ") -> str:

@@ -21,9 +21,12 @@ class FailureClass(StrEnum):
     NO_CAPACITY = "no_capacity"
     IMAGE_BUILD = "image_build"
     PACKAGES = "packages"
+    CONTAINER = "container"
     OUT_OF_MEMORY = "out_of_memory"
     COMMUNICATION = "communication"
     MISSING_RESOURCES = "missing_resources"
+    ARGUMENTS = "arguments"
+    MISSING_FILE = "missing_file"
     DATA = "data"
     CONFIGURATION = "configuration"
     DATA_CHANGED = "data_changed"
@@ -52,7 +55,17 @@ class Remedy(StrEnum):
 RETRYING = frozenset({Remedy.RESUME, Remedy.WAIT, Remedy.SMALLER_BATCH, Remedy.OTHER_SIZE})
 """Remedies that are another attempt."""
 
-MENDABLE = frozenset({FailureClass.CONFIGURATION, FailureClass.DATA_CHANGED, FailureClass.MISSING_RESOURCES})
+MENDABLE = frozenset(
+    {
+        FailureClass.PACKAGES,
+        FailureClass.CONTAINER,
+        FailureClass.MISSING_RESOURCES,
+        FailureClass.ARGUMENTS,
+        FailureClass.MISSING_FILE,
+        FailureClass.CONFIGURATION,
+        FailureClass.DATA_CHANGED,
+    }
+)
 """Failures after which the same request may lead to a model."""
 
 REMEDIES: Mapping[FailureClass, Remedy] = {
@@ -60,9 +73,12 @@ REMEDIES: Mapping[FailureClass, Remedy] = {
     FailureClass.NO_CAPACITY: Remedy.OTHER_SIZE,
     FailureClass.IMAGE_BUILD: Remedy.STOP,
     FailureClass.PACKAGES: Remedy.STOP,
+    FailureClass.CONTAINER: Remedy.STOP,
     FailureClass.OUT_OF_MEMORY: Remedy.SMALLER_BATCH,
     FailureClass.COMMUNICATION: Remedy.RESUME,
     FailureClass.MISSING_RESOURCES: Remedy.STOP,
+    FailureClass.ARGUMENTS: Remedy.STOP,
+    FailureClass.MISSING_FILE: Remedy.STOP,
     FailureClass.DATA: Remedy.QUARANTINE,
     FailureClass.CONFIGURATION: Remedy.STOP,
     FailureClass.DATA_CHANGED: Remedy.STOP,
@@ -197,38 +213,45 @@ LOG_RULES: tuple[_ServiceRule, ...] = (
 IMAGE_FIX = "take an image for linux/amd64 that has Python on its PATH, and no entry point that ends by itself"
 """What mends a container that ends before the script begins."""
 
-SCRIPT_RULES: tuple[tuple[frozenset[int], str, str], ...] = (
+SCRIPT_RULES: tuple[tuple[FailureClass, frozenset[int], str, str], ...] = (
     (
+        FailureClass.ARGUMENTS,
         frozenset({2}),
         r"^\S+: error: (?:unrecognized arguments|the following arguments are required|ambiguous option|argument )",
         "let the script know what it is started with, or correct train.arguments or train.pass_paths",
     ),
     (
+        FailureClass.PACKAGES,
         frozenset({1}),
         r"^(?:ModuleNotFoundError: |ImportError: cannot import name)",
         "add the package to the job's image, or a module of your own to the folder of the published code",
     ),
     (
+        FailureClass.PACKAGES,
         frozenset({1}),
         r"^AttributeError: module 'tensorflow\S*' has no attribute",
         "take an image with the version of TensorFlow that the script was written for, or port it (docs/scripts.md)",
     ),
     (
+        FailureClass.MISSING_FILE,
         frozenset({1, 2}),
         r"^(?:FileNotFoundError: |\S*NotFoundError: .*No such file|ValueError: File not found:|.*: can't open file )",
         "provide the file that the script opens: it starts in the folder of the published code",
     ),
     (
+        FailureClass.MISSING_FILE,
         frozenset({ExitCode.MODEL}),
         r"(?:Pretrained weights|Model module) [^\n]{1,500} do(?:es)? not exist",
         "list the file in train.files and run landfall publish, or take an image that has it",
     ),
     (
+        FailureClass.CONTAINER,
         frozenset({126, 127}),
         r"^.*(?:command not found|No such file or directory|Permission denied|exec format error)",
         IMAGE_FIX,
     ),
     (
+        FailureClass.CONTAINER,
         frozenset({1, 125, 126, 127, 128, 255}),
         (
             r"^(?:.*exec [^\n]{0,200}: (?:exec format error|no such file or directory|permission denied)"
@@ -237,7 +260,7 @@ SCRIPT_RULES: tuple[tuple[frozenset[int], str, str], ...] = (
         IMAGE_FIX,
     ),
 )
-"""Exit codes of Python or a shell, what a script ended of, and what mends it: never the data."""
+"""Class, exit codes of Python or a shell, what a script ended of, and what mends it: never the data."""
 _RAISED = re.compile(r"^(?:[A-Za-z_]\w*\.)*\w*(?:Error|Exception)\b.*", re.MULTILINE)
 """The line of a traceback that names the exception."""
 
@@ -275,10 +298,10 @@ def _by_script(evidence: Evidence) -> Finding | None:
     """Look for what a script or its image lacks: in its last exception, or in what argparse and the shell say."""
     found = _EXIT.search(evidence.error)
     text = next(reversed(_RAISED.findall(evidence.log_tail)), evidence.log_tail)
-    for exits, pattern, fix in SCRIPT_RULES:
+    for failure_class, exits, pattern, fix in SCRIPT_RULES:
         if found is not None and int(found[1]) in exits and (line := re.search(pattern, text, re.MULTILINE)):
             words = f"the log says: {_line_of(text, line)}"
-            return Finding(failure_class=FailureClass.CONFIGURATION, evidence=words, fix=fix)
+            return Finding(failure_class=failure_class, evidence=words, fix=fix)
     return None
 
 
@@ -310,7 +333,7 @@ def _by_end(evidence: Evidence) -> Finding | None:
     if "ExecutionFailed" in evidence.error_code or _EXIT.search(evidence.error):
         if _is_silent(evidence):
             words = f"the container ended without any output: {evidence.error}"[:_MAX_QUOTE_CHARS]
-            return Finding(failure_class=FailureClass.CONFIGURATION, evidence=words, fix=IMAGE_FIX)
+            return Finding(failure_class=FailureClass.CONTAINER, evidence=words, fix=IMAGE_FIX)
         words = f"the user's process failed: {evidence.error_code} {evidence.error}"
         return Finding(failure_class=FailureClass.USER_CODE, evidence=words[:_MAX_QUOTE_CHARS])
     return None

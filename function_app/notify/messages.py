@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from function_app.config.recipients import Recipient
-from function_app.domain.failures import MENDABLE, FailureClass, Remedy
+from function_app.domain.failures import MENDABLE, Remedy
 from function_app.domain.records import RunRecord
 from function_app.domain.run_states import RunState
 from function_app.notify.outbox import add_notifications, deliver
@@ -107,7 +107,7 @@ def evidence_in_words(evidence: Mapping[str, Any]) -> Iterator[str]:
 
 def _is_to_be_mended(run: RunRecord) -> bool:
     """Whether the reason of the remedy says what a person has to do."""
-    return run.remedy == Remedy.QUARANTINE or run.failure_class in {*MENDABLE, FailureClass.PACKAGES}
+    return run.remedy == Remedy.QUARANTINE or run.failure_class in MENDABLE
 
 
 def _sentence(text: str) -> str:

@@ -325,10 +325,10 @@ def unspent_plan(
 def _is_spent(run: RunRecord, generation: Generation, ledger: RunsLedger) -> bool:
     """Whether a run was never submitted, ended badly on an earlier generation, or its cause can be mended.
 
-    A pipeline's mistake is mended in its file, missing ranks or GPUs on the cluster, shards that changed by the next
-    look at them, and data that broke the run where their hold was lifted. An unfinished run of an earlier generation
-    cannot lead to a model: the same content was written again since, so it will be given up, or its model not
-    registered.
+    A pipeline's mistake is mended in its file, what a script lacks in its image or files, missing ranks or GPUs on
+    the cluster, shards that changed by the next look at them, data that broke the run where their hold was lifted.
+    An unfinished run of an earlier generation cannot lead to a model: the same content was written again since, so it
+    will be given up, or its model not registered.
     """
     if run.state is RunState.SUPPRESSED or run.failure_class in MENDABLE:
         return True

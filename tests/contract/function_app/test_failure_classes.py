@@ -64,6 +64,8 @@ class Case:
     """Part of what people read about the run that ended."""
 
 
+ENTRY_POINT = "$(file=$(mktemp); echo 'exit 3' > $file; echo $file)"
+"""A file that bash runs before the job's command, whose end is then that of the container, which says nothing."""
 HANGS = {"STAND_IN_SECONDS": "600"}
 CASES: Mapping[FailureClass, Case] = {
     FailureClass.PREEMPTED: Case(fault="preempted", remedy=Remedy.RESUME, words="nodes of the job were preempted"),
@@ -72,6 +74,11 @@ CASES: Mapping[FailureClass, Case] = {
     ),
     FailureClass.IMAGE_BUILD: Case(fault="image_build", remedy=Remedy.STOP, words="Image build failed"),
     FailureClass.PACKAGES: Case(fault="packages", remedy=Remedy.STOP, words="No matching distribution found for"),
+    FailureClass.CONTAINER: Case(
+        variables={"BASH_ENV": ENTRY_POINT},
+        remedy=Remedy.STOP,
+        words="take an image for linux/amd64 that has Python on its PATH, and no entry point that ends by itself",
+    ),
     FailureClass.OUT_OF_MEMORY: Case(
         script=OWN_TRAINING,
         variables=exits_with(137),
@@ -83,6 +90,16 @@ CASES: Mapping[FailureClass, Case] = {
     ),
     FailureClass.MISSING_RESOURCES: Case(
         variables=exits_with(ExitCode.MISSING_RESOURCES), remedy=Remedy.STOP, words="exited with status code 20"
+    ),
+    FailureClass.ARGUMENTS: Case(
+        variables={"STAND_IN_NEEDS": "folds"},
+        remedy=Remedy.STOP,
+        words="let the script know what it is started with, or correct train.arguments or train.pass_paths",
+    ),
+    FailureClass.MISSING_FILE: Case(
+        variables={"STAND_IN_READS": "weights.h5"},
+        remedy=Remedy.STOP,
+        words="provide the file that the script opens",
     ),
     FailureClass.DATA: Case(
         variables=exits_with(ExitCode.DATA), remedy=Remedy.QUARANTINE, words="exited with status code 10"
@@ -113,19 +130,8 @@ WITHOUT_ANOTHER_CLUSTER = Case(
     fault="capacity", other_clusters=(), remedy=Remedy.WAIT, words="do not have sufficient capacity"
 )
 OF_A_SCRIPT = Case(variables=exits_with(137), remedy=Remedy.OTHER_SIZE, words="exited with status code 137")
-ENTRY_POINT = "$(file=$(mktemp); echo 'exit 3' > $file; echo $file)"
-"""A file that bash runs before the job's command, whose end is then that of the container."""
-CONTAINERS = [
-    Case(
-        variables={"BASH_ENV": ENTRY_POINT},
-        remedy=Remedy.STOP,
-        words="take an image for linux/amd64 that has Python on its PATH, and no entry point that ends by itself",
-    ),
-    Case(variables={"PATH": "/nowhere"}, remedy=Remedy.STOP, words="take an image for linux/amd64 that has Python"),
-]
-"""A container that exits at once and says nothing, and one without Python."""
-LACKS_WEIGHTS = Case(
-    variables={"STAND_IN_READS": "weights.h5"}, remedy=Remedy.STOP, words="provide the file that the script opens"
+LACKS_PYTHON = Case(
+    variables={"PATH": "/nowhere"}, remedy=Remedy.STOP, words="take an image for linux/amd64 that has Python"
 )
 CONTINUED = frozenset({Remedy.RESUME, Remedy.WAIT, Remedy.SMALLER_BATCH, Remedy.OTHER_SIZE})
 
@@ -142,7 +148,7 @@ def test_every_class_and_every_remedy_has_a_case() -> None:
         *CASES.items(),
         (FailureClass.NO_CAPACITY, WITHOUT_ANOTHER_CLUSTER),
         (FailureClass.OUT_OF_MEMORY, OF_A_SCRIPT),
-        *((FailureClass.CONFIGURATION, case) for case in (*CONTAINERS, LACKS_WEIGHTS)),
+        (FailureClass.CONTAINER, LACKS_PYTHON),
     ],
 )
 def test_a_failure_has_its_class_its_remedy_and_words_that_people_read(

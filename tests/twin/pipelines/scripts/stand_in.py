@@ -22,6 +22,8 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     for name in ("data", "manifest", "output", "checkpoint", "report"):
         parser.add_argument(f"--{name}", type=Path, required=True)
+    if "STAND_IN_NEEDS" in os.environ:
+        parser.add_argument(f"--{os.environ['STAND_IN_NEEDS']}", required=True)
     arguments = parser.parse_args()
     generation = Manifest.from_json(arguments.manifest.read_text()).generation
     first = "STAND_IN_SECONDS_OF_GENERATION_1" if generation == 1 else ""

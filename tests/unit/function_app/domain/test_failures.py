@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from function_app.domain.failures import (
     EXIT_CODES,
     MAX_REASON_CHARS,
+    MENDABLE,
     REMEDIES,
     RETRYING,
     Evidence,
@@ -190,45 +191,78 @@ TRACEBACK = 'Traceback (most recent call last):\n  File "mine.py", line 1, in <m
 
 
 @pytest.mark.parametrize(
-    ("code", "log", "mends"),
+    ("expected", "code", "log", "mends"),
     [
-        (2, "usage: mine.py [-h] [--rate R]\nmine.py: error: unrecognized arguments: --data /d", "train.pass_paths"),
-        (2, "mine.py: error: the following arguments are required: --folds", "correct train.arguments"),
-        (2, "mine.py: error: argument --rate: invalid float value: 'x'", "correct train.arguments"),
-        (1, f"{TRACEBACK}ModuleNotFoundError: No module named 'albumentations'", "add the package"),
-        (1, f"{TRACEBACK}ImportError: cannot import name 'x' from 'keras'", "add the package"),
-        (1, f"{TRACEBACK}AttributeError: module 'tensorflow' has no attribute 'estimator'", "take an image with"),
         (
+            "arguments",
+            2,
+            "usage: mine.py [-h] [--rate R]\nmine.py: error: unrecognized arguments: --data /d",
+            "train.pass_paths",
+        ),
+        ("arguments", 2, "mine.py: error: the following arguments are required: --folds", "correct train.arguments"),
+        ("arguments", 2, "mine.py: error: argument --rate: invalid float value: 'x'", "correct train.arguments"),
+        ("packages", 1, f"{TRACEBACK}ModuleNotFoundError: No module named 'albumentations'", "add the package"),
+        ("packages", 1, f"{TRACEBACK}ImportError: cannot import name 'x' from 'keras'", "add the package"),
+        (
+            "packages",
+            1,
+            f"{TRACEBACK}AttributeError: module 'tensorflow' has no attribute 'estimator'",
+            "take an image with",
+        ),
+        (
+            "packages",
             1,
             f"{TRACEBACK}AttributeError: module 'tensorflow._api.v2.train' has no attribute 'x'",
             "take an image with",
         ),
-        (1, f"{TRACEBACK}FileNotFoundError: [Errno 2] No such file or directory: 'w.h5'", "provide the file"),
-        (1, f"{TRACEBACK}ValueError: File not found: filepath=w.keras.", "provide the file"),
         (
+            "missing_file",
+            1,
+            f"{TRACEBACK}FileNotFoundError: [Errno 2] No such file or directory: 'w.h5'",
+            "provide the file",
+        ),
+        ("missing_file", 1, f"{TRACEBACK}ValueError: File not found: filepath=w.keras.", "provide the file"),
+        (
+            "missing_file",
             1,
             f"{TRACEBACK}tensorflow.python.framework.errors_impl.NotFoundError: w.index; No such file or directory",
             "provide the file",
         ),
-        (2, "python: can't open file '/wd/mine.py': [Errno 2] No such file or directory", "provide the file"),
-        (12, "training failed (rank 0): Pretrained weights /w.keras do not exist.", "list the file in train.files"),
         (
+            "missing_file",
+            2,
+            "python: can't open file '/wd/mine.py': [Errno 2] No such file or directory",
+            "provide the file",
+        ),
+        (
+            "missing_file",
+            12,
+            "training failed (rank 0): Pretrained weights /w.keras do not exist.",
+            "list the file in train.files",
+        ),
+        (
+            "missing_file",
             12,
             "training failed (rank 0): Model module net.py does not exist; its path is",
             "list the file in train.files",
         ),
-        (127, "/bin/bash: line 1: python: command not found", "Python on its PATH"),
-        (126, "/bin/bash: line 1: /usr/bin/python: Permission denied", "Python on its PATH"),
-        (1, "exec /usr/bin/python: exec format error", "for linux/amd64"),
-        (255, "exec /opt/entry.sh: no such file or directory", "no entry point that ends by itself"),
-        (128, 'OCI runtime create failed: exec: "python": executable file not found in $PATH', "Python on its PATH"),
+        ("container", 127, "/bin/bash: line 1: python: command not found", "Python on its PATH"),
+        ("container", 126, "/bin/bash: line 1: /usr/bin/python: Permission denied", "Python on its PATH"),
+        ("container", 1, "exec /usr/bin/python: exec format error", "for linux/amd64"),
+        ("container", 255, "exec /opt/entry.sh: no such file or directory", "no entry point that ends by itself"),
+        (
+            "container",
+            128,
+            'OCI runtime create failed: exec: "python": executable file not found in $PATH',
+            "Python on its PATH",
+        ),
     ],
 )
-def test_what_a_script_lacks_is_said_with_what_mends_it(code: int, log: str, mends: str) -> None:
-    """Never a fault of the data; the script's own words are the evidence."""
+def test_what_a_script_lacks_is_said_with_what_mends_it(expected: str, code: int, log: str, mends: str) -> None:
+    """Never a fault of the data, and mended without force; the script's own words are the evidence."""
     evidence = Evidence(status="Failed", error_code="UserError/ExecutionFailed", error=exited(code), log_tail=log)
     finding = classify(evidence)
-    assert ("configuration", True) == (finding.failure_class, mends in finding.fix), finding
+    assert (expected, True, True) == (finding.failure_class, mends in finding.fix, expected in MENDABLE), finding
     assert log.splitlines()[-1][:60] in finding.evidence
 
 
@@ -256,7 +290,7 @@ def test_a_container_that_ends_without_output_is_its_images_fault(code: int, log
     """Whatever its exit code: neither the data nor the script are to blame, as neither was read."""
     evidence = Evidence(status="Failed", error_code="UserError/ExecutionFailed", error=exited(code), log_tail=log)
     finding = classify(evidence)
-    assert ("configuration", True) == (finding.failure_class, "Python on its PATH" in finding.fix), finding
+    assert ("container", True) == (finding.failure_class, "Python on its PATH" in finding.fix), finding
     assert f"exited with status code {code}" in finding.evidence
 
 

@@ -166,6 +166,8 @@ def test_packages_that_do_not_install_are_named_with_what_to_do() -> None:
     [text] = [str(note.content["text"]) for note in world.topic.received]
     for words in ("nosuch==1.0", "correct the packages of train.environment and run landfall publish"):
         assert words in text
+    _, is_new = request_run(VERSION, {}, trigger="http", services=world.services)
+    assert is_new
 
 
 def test_a_pipeline_may_have_missing_ranks_tried_again() -> None:

@@ -52,6 +52,7 @@ from shard_validation import (
 )
 from shard_validation.delta_log import TableLog
 from shard_validation.file_lists import FileList
+from shared.configuration import suggestion
 from shared.safe_text import mask_secrets, one_line, shown
 
 logger = logging.getLogger(__name__)
@@ -125,7 +126,7 @@ class NotifyServices:
             return pipeline
         if outage := self.outage(dataset):
             raise PipelineOutOfServiceError(outage)
-        raise NotFoundError(f"dataset {dataset} has no pipeline")
+        raise NotFoundError(f"dataset {dataset} has no pipeline{suggestion(dataset, self.pipelines)}")
 
     def outage(self, dataset: str) -> str | None:
         """Return why a dataset's pipeline cannot be used now; None where it can, or where there is none.

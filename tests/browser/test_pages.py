@@ -67,6 +67,8 @@ def test_every_page_is_for_everybody(browser: Browser) -> None:
     registered = next(run for run in world.ledger.runs() if run.model_version is not None)
     pages = {
         "overview": "/",
+        "runs": "/runs",
+        "dataset": "/datasets/digits",
         "version": "/datasets/digits/v3",
         "version-whole": "/datasets/digits/v1",
         "plan": "/datasets/digits/v1/plan",

@@ -121,7 +121,7 @@ def test_both_exports_are_there(outcome: Outcome) -> None:
 
 
 def test_the_report_states_the_digest_of_each_file_of_the_model(outcome: Outcome) -> None:
-    """All that are there, the model card included: the check of a passport finds any other file a difference."""
+    """Every file counts, the model card included: the check of a passport reports any other file as a difference."""
     folder = outcome.output / "model"
     files = {
         path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from cli.deploy.workspace import WorkspaceId
 from cli.doctor.azure import Clusters, Deployment
 from cli.doctor.command import examine, exit_code
-from cli.publish.workspace import WorkspaceId
 from function_app.domain.checks import Check, CheckState
 from tests.support.terminal import landfall
 from tests.unit.cli.fake_function_app import FunctionApp, served

@@ -314,7 +314,7 @@ def _deployed(
 
 
 def _notifier(recipient: Recipient, settings: Settings, environ: Mapping[str, str]) -> Notifier:
-    """Return what delivers to a recipient in bounded time. Raises SettingsError where its address is not set."""
+    """Return what delivers to a recipient in bounded time. Raises SettingsError if its address is not set."""
     from function_app.adapters.notifiers import BoundedNotifier
 
     return BoundedNotifier(_unbounded_notifier(recipient, settings, environ))

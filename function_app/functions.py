@@ -140,7 +140,7 @@ def sweep_requested(message: QueueMessage) -> None:
 def health(req: HttpRequest) -> HttpResponse:
     """Answer 200 where the settings can be used, otherwise 503, and name the pipelines that are out of service.
 
-    Open to all, so of a problem it says only where it is; the route api/pipelines and the log say all.
+    Open to all, so of a problem it says only if it is; the route api/pipelines and the log say all.
     """
     del req
     try:

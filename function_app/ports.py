@@ -1,6 +1,6 @@
 """What the flows need of the world: protocols that ``adapters`` implements on Azure and ``testing`` in memory.
 
-Every method may raise ServiceUnavailableError where trying again later may help.
+Every method may raise ServiceUnavailableError if trying again later may help.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from shard_validation import ShardSource
 
 
 class ShardLedger(Protocol):
-    """Verdicts on shards, and the counters and split sizes that say when a version is whole.
+    """Verdicts on shards, and the counters and split sizes that say when a version is complete.
 
     Every method may raise ServiceUnavailableError.
     """
@@ -48,14 +48,14 @@ class ShardLedger(Protocol):
         ...
 
     def shard(self, version: DatasetVersion, split: str, index: int) -> ShardRecord | None:
-        """Return the verdict on one position, None where there is none."""
+        """Return the verdict on one position, None if there is none."""
         ...
 
     def record_shard(self, shard: ShardRecord, *, is_first: bool = False) -> RecordedShard:
         """Write a verdict and move its bucket's counter, in one transaction.
 
         ``is_first``: the caller has just seen that the position has no verdict. It saves a look, and changes nothing
-        where there is one after all. Raises LedgerConflictError where another writer kept winning.
+        if there is one after all. Raises LedgerConflictError if another writer kept winning.
         """
         ...
 
@@ -63,7 +63,7 @@ class ShardLedger(Protocol):
         """Write the verdicts on accepted shards of one split and bucket, and move its counter, in one transaction.
 
         Returns the counter. Returns None, and nothing is written, where a position has a verdict, or where the rows
-        are too large for one transaction. Raises LedgerConflictError where another writer kept winning.
+        are too large for one transaction. Raises LedgerConflictError if another writer kept winning.
         """
         ...
 
@@ -84,7 +84,7 @@ class VersionLedger(Protocol):
         ...
 
     def add_generation(self, generation: Generation) -> bool:
-        """Insert a closing; return False where that number exists (another handler was first)."""
+        """Insert a closing; return False if that number exists (another handler was first)."""
         ...
 
     def latest_generation(self, version: DatasetVersion) -> Generation | None:
@@ -108,17 +108,17 @@ class RunLedger(Protocol):
     """Runs and their attempts. Every method may raise ServiceUnavailableError."""
 
     def add_run(self, run: RunRecord) -> bool:
-        """Insert a run, which claims its id; return False where the run id exists."""
+        """Insert a run, which claims its id; return False if the run id exists."""
         ...
 
     def run(self, run_id: str) -> RunRecord | None:
-        """Return a run, None where there is none."""
+        """Return a run, None if there is none."""
         ...
 
     def save_run(self, run: RunRecord) -> RunRecord:
         """Write a changed run if its revision is still the ledger's; return it with the new one.
 
-        Raises IllegalTransitionError where the state on record does not lead to the new one,
+        Raises IllegalTransitionError if the state on record does not lead to the new one,
         LedgerConflictError where another writer was first.
         """
         ...
@@ -126,7 +126,7 @@ class RunLedger(Protocol):
     def add_attempt(self, run: RunRecord, following: RunRecord) -> tuple[RunRecord, RunRecord]:
         """Save a run, which names the attempt that continues it, and insert that attempt: both or neither.
 
-        Returns both as they are on record. Raises LedgerConflictError where another writer changed the run first, or
+        Returns both as they are on record. Raises LedgerConflictError if another writer changed the run first, or
         the attempt exists.
         """
         ...
@@ -157,7 +157,7 @@ class RunQueueLedger(Protocol):
     def change_run_queue(self, change: Callable[[RunQueue], RunQueue]) -> tuple[RunQueue, RunQueue]:
         """Apply a pure change as one compare-and-swap; return the queue before and after it.
 
-        Nothing is written where it changes nothing. Raises LedgerConflictError where other writers kept winning.
+        Nothing is written where it changes nothing. Raises LedgerConflictError if other writers kept winning.
         """
         ...
 
@@ -166,7 +166,7 @@ class Outbox(Protocol):
     """Notifications, written before they are sent. Every method may raise ServiceUnavailableError."""
 
     def add_notification(self, notification: NotificationRecord) -> bool:
-        """Insert an outbox row; return False where its key exists."""
+        """Insert an outbox row; return False if its key exists."""
         ...
 
     def save_notification(self, notification: NotificationRecord) -> NotificationRecord:
@@ -210,7 +210,7 @@ class Notes(Protocol):
         ...
 
     def mark(self, name: str) -> str | None:
-        """Return a mark, None where there is none."""
+        """Return a mark, None if there is none."""
         ...
 
     def set_mark(self, name: str, text: str) -> None:
@@ -218,7 +218,7 @@ class Notes(Protocol):
         ...
 
     def change_mark(self, name: str, before: str | None, after: str) -> bool:
-        """Replace a mark if it is still ``before``, None for no mark; return False where it is not."""
+        """Replace a mark if it is still ``before``, None for no mark; return False if it is not."""
         ...
 
 
@@ -226,11 +226,11 @@ class DeadLetterLedger(Protocol):
     """Dead letters of the ledger. Every method may raise ServiceUnavailableError."""
 
     def add_dead_letter(self, letter: DeadLetter) -> bool:
-        """Insert a dead letter; return False where its id exists."""
+        """Insert a dead letter; return False if its id exists."""
         ...
 
     def dead_letter(self, dead_letter_id: str) -> DeadLetter | None:
-        """Return one dead letter, None where there is none."""
+        """Return one dead letter, None if there is none."""
         ...
 
     def save_dead_letter(self, letter: DeadLetter) -> DeadLetter:
@@ -297,7 +297,7 @@ class ShardStore(Protocol):
     """The shards in the data container, read only."""
 
     def facts(self, path: str, *, content_up_to: int = 0) -> BlobFacts | None:
-        """Return a blob's properties, with the content of one of up to so many bytes; None where it is gone."""
+        """Return a blob's properties, with the content of one of up to so many bytes; None if it is gone."""
         ...
 
     def open(self, facts: BlobFacts) -> ShardSource:
@@ -320,9 +320,9 @@ class RejectedCopies(Protocol):
     """Copies of rejected shards, in other containers of the data account, which must exist."""
 
     def copy(self, facts: BlobFacts, container: str, path: str) -> bool:
-        """Copy exactly the content in ``facts`` to a new blob; return False where the blob exists.
+        """Copy exactly the content in ``facts`` to a new blob; return False if the blob exists.
 
-        Raises SourceChangedError, SourceGoneError, StorageRefusedError where the container does not exist.
+        Raises SourceChangedError, SourceGoneError, StorageRefusedError if the container does not exist.
         """
         ...
 
@@ -347,7 +347,7 @@ class DocumentStore(Protocol):
         ...
 
     def read(self, path: str, *, max_bytes: int) -> bytes | None:
-        """Return a document, None where there is none. Raises LandfallError where it is larger than allowed."""
+        """Return a document, None if there is none. Raises LandfallError if it is larger than allowed."""
         ...
 
     def has_any(self, folder: str) -> bool:
@@ -377,12 +377,12 @@ class JobService(Protocol):
     def submit(self, spec: JobSpec) -> JobStatus:
         """Create the job, or return the same job where it exists under this name (idempotent).
 
-        Raises SubmissionRefusedError where the service refuses it for good.
+        Raises SubmissionRefusedError if the service refuses it for good.
         """
         ...
 
     def status(self, name: str) -> JobStatus | None:
-        """Return a job's status, None where Azure ML does not know it."""
+        """Return a job's status, None if Azure ML does not know it."""
         ...
 
     def cancel(self, name: str) -> None:
@@ -409,18 +409,18 @@ class JobService(Protocol):
         ...
 
     def log_tail(self, name: str, *, max_bytes: int) -> str | None:
-        """Return the end of the root's log, None where there is none (yet). Raises LogUnreadableError."""
+        """Return the end of the root's log, None if there is none (yet). Raises LogUnreadableError."""
         ...
 
     def log_part(self, name: str, *, rank: int, after: int | None, max_bytes: int) -> LogPart | None:
-        """Return bytes of a rank's log from byte ``after`` on, or its end for None; None where there is no log (yet).
+        """Return bytes of a rank's log from byte ``after`` on, or its end for None; None if there is no log (yet).
 
         Raises LogUnreadableError.
         """
         ...
 
     def logged_metrics(self, name: str) -> Mapping[str, float]:
-        """Return the last value of each metric that a job logged to its MLflow run; empty where there is none.
+        """Return the last value of each metric that a job logged to its MLflow run; empty if there is none.
 
         At most MAX_LOGGED_METRICS, of which none is infinite or not a number. Raises MetricsUnreadableError.
         """
@@ -435,11 +435,11 @@ class ModelRegistry(Protocol):
         ...
 
     def tag(self, name: str, version: str, tag: str, value: str | None) -> None:
-        """Set or remove one tag of a model version. Raises SubmissionRefusedError where there is no such version."""
+        """Set or remove one tag of a model version. Raises SubmissionRefusedError if there is no such version."""
         ...
 
     def find(self, name: str, version: str) -> ModelRegistration | None:
-        """Return a model version as the registry has it, None where there is none."""
+        """Return a model version as the registry has it, None if there is none."""
         ...
 
 
@@ -447,7 +447,7 @@ class Notifier(Protocol):
     """Delivers notifications of one kind of recipient."""
 
     def send(self, notification: NotificationRecord) -> None:
-        """Deliver a notification. Raises NotificationError where the recipient did not accept it."""
+        """Deliver a notification. Raises NotificationError if the recipient did not accept it."""
         ...
 
 

@@ -128,7 +128,7 @@ class NotifyServices:
         raise NotFoundError(f"dataset {dataset} has no pipeline")
 
     def outage(self, dataset: str) -> str | None:
-        """Return why a dataset's pipeline cannot be used now; None where it can, or where there is none.
+        """Return why a dataset's pipeline cannot be used now; None if it can, or if there is none.
 
         A file that does not tell its dataset may be the pipeline of any dataset that has no other.
         """

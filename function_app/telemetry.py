@@ -1,6 +1,6 @@
-"""Spans and metrics, as the flows write them. Where nothing receives them they cost next to nothing.
+"""Spans and metrics, as the flows write them. If nothing receives them they cost next to nothing.
 
-Telemetry decides nothing: a step goes on whatever happens to it. docs/observability.md lists every name.
+Telemetry decides nothing: a step continues whatever happens to it. docs/observability.md lists every name.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class TelemetrySink(Protocol):
         """Add a value to a distribution."""
 
     def deliver(self, span: Span) -> str:
-        """Send a span at once and return what was seen of it. Raises LandfallError where it is refused or lost."""
+        """Send a span at once and return what was seen of it. Raises LandfallError if it is refused or lost."""
 
 
 def is_traced(index: int, num_shards: int) -> bool:
@@ -110,7 +110,7 @@ class Telemetry:
     def span(
         self, name: str, parent: Place | None, *, is_kept: bool = True, link: Place | None = None, **attributes: Value
     ) -> Iterator[Span | None]:
-        """Trace a block below ``parent``; yield the span, or None where nothing is traced.
+        """Trace a block below ``parent``; yield the span, or None if nothing is traced.
 
         A span that is not kept is exported all the same if another span was begun below it.
         """

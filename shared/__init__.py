@@ -32,7 +32,7 @@ def spoken_by(code_id: str) -> tuple[int, ...]:
 
 
 def mismatch(code_id: str, spoken: Sequence[int] = SPOKEN) -> str | None:
-    """Return why jobs with this code cannot be submitted; None where both sides have a version in common."""
+    """Return why jobs with this code cannot be submitted; None if both sides have a version in common."""
     theirs = spoken_by(code_id)
     if set(theirs) & set(spoken):
         return None

@@ -66,7 +66,7 @@ def mistakes(
 ) -> list[str]:
     """Return why the training cannot work, as far as a pipeline's file tells; texts as in `misfits`.
 
-    ``world_size`` is None where the machines are not known. Synthetic data have neither features nor splits.
+    ``world_size`` is None if the machines are not known. Synthetic data have neither features nor splits.
     """
     found = [*_of_model(options), *_of_lanes(options, world_size)]
     if options.synthetic_records:
@@ -93,7 +93,7 @@ def _why_unreported(metric: str, reported: Sequence[str]) -> str:
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
-    """Return the end of a message about an unknown name: the nearest known one; empty where none is near."""
+    """Return the end of a message about an unknown name: the nearest known one; empty if none is near."""
     by_lower_case = {one.lower(): one for one in known}
     close = difflib.get_close_matches(name.lower(), by_lower_case, n=1)
     return f"; did you mean {by_lower_case[close[0]]}?" if close else ""
@@ -204,7 +204,7 @@ def _of_image(options: TrainingOptions, features: Sequence[FeatureSpec]) -> Iter
 
 
 def _numbers_problem(spec: FeatureSpec) -> str | None:
-    """Return why numbers do not have one shape that is known; None where they do."""
+    """Return why numbers do not have one shape that is known; None if they do."""
     if not spec.shape:
         return "has no shape; write shape: [HEIGHT, WIDTH, CHANNELS] in data.features"
     if sum(size is None for size in spec.shape) > (1 if len(spec.shape) == _AXES else 0):

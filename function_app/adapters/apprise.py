@@ -79,7 +79,7 @@ class AppriseNotifier:
             )
 
     def _service(self, recipient: str) -> NotifyBase:
-        """Return Apprise's object for the URL. Raises NotificationError where it is none, or may not be used."""
+        """Return Apprise's object for the URL. Raises NotificationError if it is none, or may not be used."""
         asset, instantiate, truncate = _apprise()
         service: NotifyBase | None = instantiate(self._url, asset=asset)
         if service is None:

@@ -155,7 +155,7 @@ class AzureMLJobs:
         return self._met(spec)
 
     def _refuse_unpublished(self, spec: JobSpec, asset_id: str) -> None:
-        """Raise SubmissionRefusedError where the workspace does not have an asset of a job."""
+        """Raise SubmissionRefusedError if the workspace does not have an asset of a job."""
         from azure.core.exceptions import ResourceNotFoundError
 
         client, (kind, name, version) = self._client.get(), named_asset(asset_id)
@@ -290,7 +290,7 @@ class AzureMLJobs:
             return read_metrics(self._client.tracking(), self._client.workspace, name)
 
     def _met(self, spec: JobSpec) -> JobStatus:
-        """Return the job that has this name if it is the same one. Raises SubmissionRefusedError where it is not."""
+        """Return the job that has this name if it is the same one. Raises SubmissionRefusedError if it is not."""
         met = self.status(spec.name)
         if met is not None and met.tags.get(SPEC_HASH_TAG) == spec.tags.get(SPEC_HASH_TAG):
             return met

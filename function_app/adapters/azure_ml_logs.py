@@ -36,7 +36,7 @@ class JobLogs:
         self._blob_uri = blob_uri
 
     def tail(self, client: MLClient, name: str, *, max_bytes: int) -> str | None:
-        """Return the end of the root's log, None where there is none. Raises LogUnreadableError."""
+        """Return the end of the root's log, None if there is none. Raises LogUnreadableError."""
         part = self.part(client, name, rank=0, after=None, max_bytes=max_bytes)
         return None if part is None else part.content.decode(errors="replace")
 

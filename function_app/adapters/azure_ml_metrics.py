@@ -42,7 +42,7 @@ def tracking_client(
 def read_metrics(tracking: PipelineClient[Any, Any], workspace: Workspace, name: str) -> dict[str, float]:
     """Return the last value of each metric; empty for an unknown run.
 
-    Raises HttpResponseError where trying again may help, otherwise MetricsUnreadableError: the script may have
+    Raises HttpResponseError if trying again may help, otherwise MetricsUnreadableError: the script may have
     reported in another way.
     """
     from azure.core.rest import HttpRequest

@@ -89,7 +89,7 @@ class _Narrowed:
             return []
 
     def _part(self, prefix: str, error: Exception) -> list[BlobProperties] | None:
-        """Return the blobs below a prefix, None where they cannot be listed. Raises ``error`` out of requests."""
+        """Return the blobs below a prefix, None if they cannot be listed. Raises ``error`` out of requests."""
         from azure.core.exceptions import HttpResponseError
 
         self.num_requests += 1

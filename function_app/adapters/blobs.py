@@ -175,7 +175,7 @@ class BlobRejectedCopies:
 
     The identity must be allowed to write to the container, which is not created here: that would take a role on the
     whole account. The service may finish a copy of many gigabytes after the call; that copy fails where the source is
-    overwritten meanwhile.
+    overwritten in the meantime.
     """
 
     def __init__(self, connection: StorageConnection, source_container: str) -> None:
@@ -223,7 +223,7 @@ def no_container(container: str) -> str:
 
 
 def _pinned(source: BlobClient, facts: BlobFacts) -> str:
-    """Return the ETag as the service writes it. Raises SourceChangedError where it is not the one in ``facts``."""
+    """Return the ETag as the service writes it. Raises SourceChangedError if it is not the one in ``facts``."""
     etag: str = source.get_blob_properties().etag
     if normalise_etag(etag) != facts.etag:
         raise SourceChangedError(
@@ -342,6 +342,6 @@ class BlobDocumentStore:
 
 
 def check_size(path: str, size_bytes: int, max_bytes: int) -> None:
-    """Raise DocumentTooLargeError where a document exceeds what its reader allows."""
+    """Raise DocumentTooLargeError if a document exceeds what its reader allows."""
     if size_bytes > max_bytes:
         raise DocumentTooLargeError(f"document {path} has more than {max_bytes} bytes")

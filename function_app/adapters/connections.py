@@ -53,12 +53,12 @@ class ConnectionSettings:
     name: str
     """The setting's name, or the prefix of several."""
     connection_string: str | None = field(default=None, repr=False)
-    """None where an identity is used."""
+    """None if an identity is used."""
     service_uris: Mapping[Service, str] = field(default_factory=dict)
     client_id: str | None = None
     """Client id of the user-assigned identity; None for the app's own."""
     managed_identity: bool = False
-    """True where only a managed identity may be used, and no developer's credentials."""
+    """True if only a managed identity may be used, and no developer's credentials."""
 
 
 def read_connection(
@@ -172,7 +172,7 @@ class StorageConnection:
 
     @property
     def blob_service(self) -> BlobServiceClient:
-        """The account's blobs. Raises SettingsError where the connection does not reach them."""
+        """The account's blobs. Raises SettingsError if the connection does not reach them."""
         from azure.storage.blob import BlobServiceClient, ExponentialRetry
 
         client: BlobServiceClient = self._client("blob", BlobServiceClient, "account_url", ExponentialRetry)
@@ -180,7 +180,7 @@ class StorageConnection:
 
     @property
     def queue_service(self) -> QueueServiceClient:
-        """The account's queues. Raises SettingsError where the connection does not reach them."""
+        """The account's queues. Raises SettingsError if the connection does not reach them."""
         from azure.storage.queue import ExponentialRetry, QueueServiceClient
 
         client: QueueServiceClient = self._client("queue", QueueServiceClient, "account_url", ExponentialRetry)
@@ -188,7 +188,7 @@ class StorageConnection:
 
     @property
     def table_service(self) -> TableServiceClient:
-        """The account's tables. Raises SettingsError where the connection does not reach them."""
+        """The account's tables. Raises SettingsError if the connection does not reach them."""
         from azure.data.tables import TableServiceClient
 
         client: TableServiceClient = self._client("table", TableServiceClient, "endpoint", None)

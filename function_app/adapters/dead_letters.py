@@ -203,7 +203,7 @@ def _text(value: object) -> str:
 
 
 def _time(value: object) -> datetime | None:
-    """Read a time as Event Grid writes it, with up to seven decimals of a second; None where it is not one."""
+    """Read a time as Event Grid writes it, with up to seven decimals of a second; None if it is not one."""
     try:
         time = datetime.fromisoformat(_text(value))
     except ValueError:

@@ -45,7 +45,7 @@ class LogLines(logging.Handler):
         self._second, self._sent = 0, 0
 
     def emit(self, record: logging.LogRecord) -> None:
-        """See logging.Handler, which holds a lock meanwhile."""
+        """See logging.Handler, which holds a lock in the meantime."""
         if record.levelno >= logging.WARNING:
             logging.getLogger().handle(record)
         elif not self._has_room():
@@ -77,7 +77,7 @@ def _log_record(record: logging.LogRecord) -> LogRecord:
 
 
 def _text(record: logging.LogRecord) -> str:
-    """Return the text, with the stack trace where there is one."""
+    """Return the text, with the stack trace if there is one."""
     trace = record.exc_text or (record.exc_info and logging.Formatter().formatException(record.exc_info))
     return f"{record.getMessage()}\n{trace}" if trace else record.getMessage()
 

@@ -99,7 +99,7 @@ MAX_ANSWER_BYTES = 4096
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Refuses redirects: a notification goes only where the setting says."""
+    """Refuses redirects: a notification goes only if the setting says."""
 
     def redirect_request(  # noqa: PLR0917 (urllib's own signature)
         self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: Message, newurl: str

@@ -91,10 +91,10 @@ class Clusters:
 
     clusters: Mapping[str, Cluster]
     sizes: Mapping[str, str] | None = None
-    """Cluster → VM size in this deployment. None where files are read without one: the first size of each list."""
+    """Cluster → VM size in this deployment. None if files are read without one: the first size of each list."""
 
     def machines(self, name: str) -> Machines:
-        """Return what a cluster has. Raises ValueError where no such cluster, or not its size, is known."""
+        """Return what a cluster has. Raises ValueError if no such cluster, or not its size, is known."""
         cluster = self.clusters.get(name)
         if cluster is None:
             close = difflib.get_close_matches(name, self.clusters, n=1)

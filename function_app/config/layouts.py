@@ -1,4 +1,4 @@
-"""The section ``data.layout``: which files of a version are its shards, of which split, and when it is whole.
+"""The section ``data.layout``: which files of a version are its shards, of which split, and when it is complete.
 
 Spark, Hadoop, Databricks and Dask choose the names of their files themselves, write them flat or in folders, and say
 with a marker that they have finished. Such files have no index: their position is a digest of the path until the
@@ -52,10 +52,10 @@ class _OtherSplitError(ShardNameError):
 
 
 class Layout(Section):
-    """How the files of a version lie, and what says that it is whole."""
+    """How the files of a version lie, and what says that it is complete."""
 
     kind: Literal["names", "marker", "manifest", "delta", "quiet"] = "names"
-    """What says that a version is whole: `names`, the `-of-N` in the name of each shard; `marker`, a file that is
+    """What says that a version is complete: `names`, the `-of-N` in the name of each shard; `marker`, a file that is
     written after the shards, as Spark, Hadoop, Databricks and Dask do it; `manifest`, a file that lists the shards,
     such as SHA256SUMS; `delta`, the log of a Delta table, each commit of which is a generation; or `quiet`, that no
     file changes for a while, which is a guess. With all but `names`, the names and folders of shards are free."""
@@ -120,7 +120,7 @@ class Layout(Section):
         return self.kind in {"manifest", "delta"}
 
     def check_splits(self, splits: Collection[str]) -> None:
-        """Raise ValueError where the layout speaks of splits that the pipeline does not have."""
+        """Raise ValueError if the layout speaks of splits that the pipeline does not have."""
         for field, named in (("patterns", self.patterns), ("shares", self.shares)):
             if unknown := sorted(set(named) - set(splits)):
                 raise ValueError(f"layout.{field}: {', '.join(unknown)} is not in splits")
@@ -150,7 +150,7 @@ class Layout(Section):
     def shard(self, path: str, splits: Collection[str] | None) -> ShardName:
         """Return the shard that a path within a version means. Raises ShardNameError, which says why it is none.
 
-        ``splits`` are those of the pipeline; None where they are unknown.
+        ``splits`` are those of the pipeline; None if they are unknown.
         """
         if not self.has_any_names:
             return parse_shard_name(path)
@@ -175,7 +175,7 @@ class Layout(Section):
     def listed(self, file: StatedFile, splits: Collection[str]) -> ShardName:
         """Return the shard that a list means. Raises ShardNameError; NoSplitError where the list is to be corrected.
 
-        What the path says of the split must agree with the list. Where it says nothing, the list comes before a draw.
+        What the path says of the split must agree with the list. If it says nothing, the list comes before a draw.
         The list may state a split that the pipeline does not ask for.
         """
         try:
@@ -226,7 +226,7 @@ class Layout(Section):
         return self.kind == "manifest" and states_splits(self.manifest)
 
     def _split_in_path(self, path: str, splits: Collection[str], *, by_list: bool) -> str | None:
-        """Return the split that a path says; None where it says none.
+        """Return the split that a path says; None if it says none.
 
         ``by_list``: a list says the split, which may have another name there, such as validation of files in val/.
         """

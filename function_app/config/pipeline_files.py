@@ -70,7 +70,7 @@ UNIDENTIFIED = ""
 _DATASET_LINE = re.compile(
     rb"^dataset:[ \t]*(?P<quote>[\"']?)(?P<name>[a-z0-9][a-z0-9_-]{0,62})(?P=quote)[ \t\r]*(?:#.*)?$", re.MULTILINE
 )
-"""Finds the dataset of a file that cannot be parsed: the member of the outermost level, on a line of its own."""
+"""Finds the dataset of a file that cannot be parsed: the member of the outermost level, on a separate line."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +110,7 @@ def load_pipelines(folder: Path) -> dict[str, Pipeline]:
 def read_pipelines(folder: Path, sizes: Mapping[str, str] | None = None) -> PipelineFolder:
     """Read every file of a folder. A wrong file takes only its own dataset out of service.
 
-    ``sizes`` are those that the clusters have in this deployment. Raises PipelineError where there is no folder, or
+    ``sizes`` are those that the clusters have in this deployment. Raises PipelineError if there is no folder, or
     too many files in it.
     """
     if not folder.is_dir():

@@ -97,7 +97,7 @@ class Data(Section):
     splits: tuple[Split, ...] = Field(default=(), max_length=16)
     """Required splits: a version is complete when each has all its shards. Empty for `synthetic` only."""
     layout: LayoutField = Layout()
-    """How the files of a version lie, and what says that it is whole; or only the kind, such as `marker`."""
+    """How the files of a version lie, and what says that it is complete; or only the kind, such as `marker`."""
     features: dict[FeatureName, Feature] = Field(default_factory=dict, max_length=1000)
     """Requirements of each feature, by its name. Empty: only framing and checksums are validated."""
     label_feature: str | None = None
@@ -187,7 +187,7 @@ class GpuOptions(Section):
     """Reduced precision to compute in."""
 
     def instead_of(self, options: TrainingOptions) -> TrainingOptions:
-        """Return the options for this GPU. Raises OptionsError where they contradict each other."""
+        """Return the options for this GPU. Raises OptionsError if they contradict each other."""
         return replace(options, **self.model_dump(exclude_none=True))
 
 
@@ -197,7 +197,7 @@ class Train(Section):
     script: Script = "training_job.train"
     """Landfall's training, `training_job.train`, or your own `scripts/<file>.py` beside the pipeline files."""
     distribution: Distribution = "mpi"
-    """How Azure ML starts a script of your own: `mpi` (Horovod) and `pytorch` one process for each GPU, `tensorflow`
+    """How Azure ML starts your own script: `mpi` (Horovod) and `pytorch` one process for each GPU, `tensorflow`
     one worker for each node. See docs/scripts.md."""
     environment: Environment | None = None
     """What the job runs in: an image, or packages that Landfall's image lacks. Null: Landfall's image."""
@@ -213,9 +213,9 @@ class Train(Section):
     shm_size: Annotated[str, matching(r"[1-9][0-9]{0,4}[bkmg]", "a size such as 8g")] = "8g"
     """Shared memory of the container."""
     arguments: tuple[ScriptArgument, ...] = Field(default=(), max_length=200)
-    """What a script of your own gets after the five paths, word for word. For Landfall's training see `options`."""
+    """What your own script gets after the five paths, word for word. For Landfall's training see `options`."""
     pass_paths: bool = True
-    """Whether a script of your own gets `--data`, `--manifest`, `--output`, `--checkpoint` and `--report`. With false
+    """Whether your own script gets `--data`, `--manifest`, `--output`, `--checkpoint` and `--report`. With false
     it finds the paths only in the variables `LANDFALL_DATA`, `LANDFALL_MANIFEST` and so on."""
     options: TrainingOptions = TrainingOptions()
     """Options of Landfall's training."""

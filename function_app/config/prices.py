@@ -97,7 +97,7 @@ class Prices(Section):
         )
 
     def price(self, vm_size: str, priority: str) -> float | None:
-        """Return the price of one node for one hour; None where the file has none."""
+        """Return the price of one node for one hour; None if the file has none."""
         found = next((one for name, one in self.sizes.items() if name.lower() == vm_size.lower()), None)
         if found is None:
             return None

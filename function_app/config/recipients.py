@@ -75,7 +75,7 @@ class QuietHours(Section):
         return self
 
     def until(self, now: datetime) -> datetime | None:
-        """Return when the quiet ends, in UTC; None where it is not quiet now."""
+        """Return when the quiet ends, in UTC; None if it is not quiet now."""
         if not self._is_quiet(now):
             return None
         today = now.astimezone(ZoneInfo(self.zone)).date()

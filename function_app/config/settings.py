@@ -265,7 +265,7 @@ class _Reader:
         return value
 
     def pairs(self, name: str, most: int) -> dict[str, str]:
-        """Return a list such as ``a=x,b=y``; empty where the setting is not set."""
+        """Return a list such as ``a=x,b=y``; empty if the setting is not set."""
         value = self.text(name)
         parts = [part.strip().partition("=") for part in value.split(",")] if value else []
         found = {key: text for key, _, text in parts}

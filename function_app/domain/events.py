@@ -124,7 +124,7 @@ _BLOB_SUBJECT = re.compile(r"/blobServices/default/containers/(?P<container>[^/]
 
 
 def blob_of(subject: str) -> tuple[str, str] | None:
-    """Return the container and the path of the blob that an event's subject names, None where it names none."""
+    """Return the container and the path of the blob that an event's subject names, None if it names none."""
     match = _BLOB_SUBJECT.fullmatch(subject)
     return None if match is None else (unquote(match["container"]), unquote(match["path"]))
 

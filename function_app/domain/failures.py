@@ -85,7 +85,7 @@ class Evidence:
     error: str = ""
     log_tail: str = ""
     log_problem: str = ""
-    """Why the log could not be read; empty where it was, or where there is none."""
+    """Why the log could not be read; empty if it was, or if there is none."""
     ran_s: float = 0.0
     timeout_s: float = float("inf")
 
@@ -97,7 +97,7 @@ class Finding:
     failure_class: FailureClass
     evidence: str
     fix: str = ""
-    """What mends it, where the evidence says more than the class."""
+    """What fixes it, where the evidence says more than the class."""
 
 
 EXIT_CODES: Mapping[int, tuple[FailureClass, str]] = {
@@ -191,7 +191,7 @@ LOG_RULES: tuple[_ServiceRule, ...] = (
 
 
 IMAGE_FIX = "take an image for linux/amd64 that has Python on its PATH, and no entry point that ends by itself"
-"""What mends a container that ends before the script begins."""
+"""What fixes a container that ends before the script begins."""
 
 SCRIPT_RULES: tuple[tuple[frozenset[int], str, str], ...] = (
     (
@@ -233,7 +233,7 @@ SCRIPT_RULES: tuple[tuple[frozenset[int], str, str], ...] = (
         IMAGE_FIX,
     ),
 )
-"""Exit codes of Python or a shell, what a script ended of, and what mends it: never the data."""
+"""Exit codes of Python or a shell, what a script ended of, and what fixes it: never the data."""
 _RAISED = re.compile(r"^(?:[A-Za-z_]\w*\.)*\w*(?:Error|Exception)\b.*", re.MULTILINE)
 """The line of a traceback that names the exception."""
 

@@ -112,11 +112,11 @@ class JobAssets:
     """What Azure ML knows of a job's environment and code."""
 
     image: str | None = None
-    """The image of the environment, by digest where Landfall published it; None where Azure ML does not say."""
+    """The image of the environment, by digest where Landfall published it; None if Azure ML does not say."""
     commit: str | None = None
     """The commit that the code was published from, with ``-dirty`` where files had changed since; None if unknown."""
     why_no_commit: str | None = None
-    """Why the commit is unknown; None where it is known."""
+    """Why the commit is unknown; None if it is known."""
 
 
 COMMIT_TAG = TAG + "commit"
@@ -226,7 +226,7 @@ def planned_run(
     asked_at: datetime | None = None,
     forced_by: str | None = None,
 ) -> RunRecord:
-    """Return the ledger's row of a plan; ``asked_at`` is its place in line where that is older than the plan."""
+    """Return the ledger's row of a plan; ``asked_at`` is its place in line if that is older than the plan."""
     return RunRecord(
         run_id=plan.run_id,
         logical_run=plan.logical_run,
@@ -441,7 +441,7 @@ _ASSETS = {
 
 
 def files_asset(spec: JobSpec) -> str | None:
-    """Return the ARM id of the asset with the files of a job; None where it brings none."""
+    """Return the ARM id of the asset with the files of a job; None if it brings none."""
     return spec.inputs["files"]["uri"] if "files" in spec.inputs else None
 
 

@@ -51,11 +51,11 @@ class OptionSweep:
     trigger: str
     asked_at: datetime
     forced_by: str | None
-    """Idempotency key of the request that forced it; None where it was not forced."""
+    """Idempotency key of the request that forced it; None if it was not forced."""
     max_node_hours: float
     """What the request allowed. The time limits of the runs together are not more."""
     metric: str | None
-    """What the runs are compared by: the first metric that the registration requires; None where nothing is."""
+    """What the runs are compared by: the first metric that the registration requires; None if nothing is."""
     higher_is_better: bool
     runs: tuple[SweepRun, ...]
 
@@ -117,7 +117,7 @@ class SweepVerdict:
 
     reason: str
     best: str | None = None
-    """The run whose model is registered; None where none is."""
+    """The run whose model is registered; None if none is."""
     is_canceled: bool = False
     is_spent: bool = False
     """Whether the same request starts another sweep."""
@@ -148,7 +148,7 @@ def verdict_on(sweep: OptionSweep, passing: Mapping[str, float]) -> SweepVerdict
 def option_sets(values: Mapping[str, Sequence[Any]], listed: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Return the options of each run: all combinations of the values, the last name varying fastest, or those listed.
 
-    Raises OptionSweepError where neither or both are stated, or where there are too many.
+    Raises OptionSweepError if neither or both are stated, or if there are too many.
     """
     if bool(values) == bool(listed):
         raise OptionSweepError("state either a grid of values or a list of runs")
@@ -163,7 +163,7 @@ def _check_number(num_runs: int) -> None:
 
 
 def check_bound(num_runs: int, num_nodes: int, timeout_s: int, max_node_hours: float) -> None:
-    """Raise OptionSweepError where a sweep is too large, or may take more node-hours than its request allows."""
+    """Raise OptionSweepError if a sweep is too large, or may take more node-hours than its request allows."""
     _check_number(num_runs)
     node_hours = num_runs * num_nodes * timeout_s / 3600
     if node_hours > max_node_hours:

@@ -217,14 +217,14 @@ def _is_in(known: str, outcome: Outcome, name: str) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Links:
-    """Where people look: the pages of this deployment and Azure ML's studio; None where there is none."""
+    """Where people look: the pages of this deployment and Azure ML's studio; None if there is none."""
 
     pages: str | None = None
     """Address of the app, without a slash at its end."""
     workspace_id: str | None = None
 
     def of(self, about: str, subject: str, content: Mapping[str, Any]) -> dict[str, str]:
-        """Return the links of a notification: ``page`` and ``studio``, as far as they are known."""
+        """Return the links of a notification: ``page`` and ``studio``, if known."""
         found = {}
         if self.pages is not None:
             found["page"] = self.pages + self._path(about, subject)

@@ -48,7 +48,7 @@ class PassportCheck:
     text: str
     """What was recomputed from what, or why it cannot be."""
     expected: str | None = None
-    """What the passport says, where the two differ."""
+    """What the passport says, if the two differ."""
     found: str | None = None
 
 
@@ -117,7 +117,7 @@ def recomputed(passport: Passport) -> list[PassportCheck]:
 
 
 def listed_shards(passport: Passport) -> list[ManifestShard] | None:
-    """Return the shards that a passport lists; None where they are in the manifest only. Raises as ``guarded``."""
+    """Return the shards that a passport lists; None if they are in the manifest only. Raises as ``guarded``."""
     listed = passport["data"]["shards"]
     if listed is None:
         return None

@@ -110,6 +110,6 @@ def is_legal(source: RunState, target: RunState, actor: Actor) -> bool:
 
 
 def check_transition(run_id: str, current: RunState, target: RunState) -> None:
-    """Raise IllegalTransitionError where a run's state does not lead to another; staying is always legal."""
+    """Raise IllegalTransitionError if a run's state does not lead to another; staying is always legal."""
     if target is not current and target not in TRANSITIONS[current]:
         raise IllegalTransitionError(run_id, current, target)

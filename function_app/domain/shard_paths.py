@@ -64,7 +64,7 @@ def shard_of_version(
 ) -> ShardName:
     """Return the shard that a path within a version means. Raises NotAShardError, also for synthetic data.
 
-    ``splits`` are those of the pipeline: empty for synthetic data, None where they are unknown.
+    ``splits`` are those of the pipeline: empty for synthetic data, None if they are unknown.
     """
     if splits is not None and not splits:
         raise NotAShardError(f"pipeline {pipeline} trains on synthetic data and takes no shards")
@@ -80,13 +80,13 @@ def shard_of_version(
 
 
 def counted_version(path: str, pipelines: Mapping[str, Pipeline]) -> tuple[Pipeline, DatasetVersion] | None:
-    """Return the version whose stated record counts are at a path; None where the path is no such file."""
+    """Return the version whose stated record counts are at a path; None if the path is no such file."""
     found = _version_of(path, pipelines)
     return found[:2] if found is not None and found[2] in COUNT_FILES else None
 
 
 def marked_version(path: str, pipelines: Mapping[str, Pipeline]) -> tuple[Pipeline, DatasetVersion] | None:
-    """Return the version whose marker is at a path; None where the path is no marker."""
+    """Return the version whose marker is at a path; None if the path is no marker."""
     found = _version_of(path, pipelines)
     return found[:2] if found is not None and found[0].data.layout.is_marker(found[2]) else None
 

@@ -28,7 +28,7 @@ class VersionDescription:
     hold: str | None
     """Why requests for runs on the latest closing are refused until its hold is lifted; None without a hold."""
     refusal: tuple[str, ...]
-    """Why the shards, all there, do not hold as a set; empty where nothing is known against them."""
+    """Why the shards, all there, do not hold as a set; empty if nothing is known against them."""
     drift: DriftFindings
     """The latest closing against the data that the then current model was trained on."""
     runs: tuple[RunRecord, ...]
@@ -38,7 +38,7 @@ class VersionDescription:
 
 
 def describe_version(version: DatasetVersion, services: Services, *, reads_shards: bool = True) -> VersionDescription:
-    """Return what the ledger knows. Raises NotFoundError where that is nothing at all, PipelineOutOfServiceError.
+    """Return what the ledger knows. Raises NotFoundError if that is nothing at all, PipelineOutOfServiceError.
 
     Without ``reads_shards`` there are no ``splits``, and the time does not depend on the number of shards.
     """

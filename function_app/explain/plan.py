@@ -72,11 +72,11 @@ class RunPlan:
     generation: Generation
     run_id: str
     met: RunRecord | None
-    """The run that the same request has led to before; None where a new one would start."""
+    """The run that the same request has led to before; None if a new one would start."""
     reason: str
     """Why a new run would start, or none."""
     problems: tuple[str, ...]
-    """Why the request would be refused; empty where it would be accepted."""
+    """Why the request would be refused; empty if it would be accepted."""
     validation: tuple[str, ...]
     """What is known of the data."""
     work: Work
@@ -84,7 +84,7 @@ class RunPlan:
     estimates: tuple[Estimate, ...]
     """By cluster and number of nodes."""
     own: Estimate | None
-    """As the pipeline's file says; None where its cluster is not known."""
+    """As the pipeline's file says; None if its cluster is not known."""
     recommended: Estimate | None
     one_node: OneNode | None
     throughput: str
@@ -270,7 +270,7 @@ def _cluster(site: Site, pipeline: Pipeline, capacity: Capacity | str) -> Cluste
 
 
 def _quota(site: Site, capacity: Capacity | str) -> tuple[str, int | None]:
-    """Return the quota of a cluster's size in words, and for how many nodes it is enough, where that is known."""
+    """Return the quota of a cluster's size in words, and for how many nodes it is enough, if that is known."""
     if isinstance(capacity, str) or capacity.refusal is not None:
         return f"unknown: {capacity if isinstance(capacity, str) else capacity.refusal}", None
     known = capacity.quota_of(site.machines.vm_size, site.cluster.priority)

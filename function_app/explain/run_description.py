@@ -70,7 +70,7 @@ class RunDescription:
     node_hours: float
     """Those of all attempts so far, as is ``cost``."""
     cost: float | None
-    """In the currency of clusters.yaml; None where that has no prices."""
+    """In the currency of clusters.yaml; None if that has no prices."""
     notifications: tuple[NotificationRecord, ...]
 
 

@@ -57,7 +57,7 @@ def close_if_whole(
 ) -> None:
     """Close the shard's version if this shard was the last.
 
-    ``written_at`` is when the shard was uploaded, ``accepted`` its bucket's counter, where it is known. Only a shard
+    ``written_at`` is when the shard was uploaded, ``accepted`` its bucket's counter, if it is known. Only a shard
     that fills its bucket reads the other buckets, and only a whole version is read completely: O(1) operations for
     each shard, however many there are.
     """
@@ -282,7 +282,7 @@ def _start(request: TrainingRequest, services: IngestServices) -> None:
 
 
 def _notify_of_closing(pipeline: Pipeline, generation: Generation, services: IngestServices) -> bool:
-    """Write for who follows progress that a version is whole; True where that is new. Before the row, as warnings."""
+    """Write for who follows progress that a version is complete; True if that is new. Before the row, as warnings."""
     if not pipeline.has_own_outcomes:
         return False
     version = generation.dataset_version
@@ -326,7 +326,7 @@ def _notify_of_change(pipeline: Pipeline, generation: Generation, services: Inge
 
 # -- checks on a whole version that no single shard can show --------------------------------------------------
 def refuse_set(pipeline: Pipeline, manifest: Manifest, formats: Mapping[str, str], services: IngestServices) -> bool:
-    """Check the shards as a set. Where they fail, record why, notify people and return True.
+    """Check the shards as a set. If they fail, record why, notify people and return True.
 
     ``formats`` maps a shard's name to its format, where the ledger knows it.
     """
@@ -373,7 +373,7 @@ def _occasion(manifest: Manifest, messages: list[str]) -> str:
 
 
 def last_refusal(version: DatasetVersion, ledger: HistoryLedger) -> HistoryEntry | None:
-    """Return the last refusal of a version as a set; None where it was never refused or has closed since."""
+    """Return the last refusal of a version as a set; None if it was never refused or has closed since."""
     about_set = (
         entry
         for entry in reversed(ledger.history(str(version)))
@@ -403,7 +403,7 @@ def _set_reasons(
 
 
 def _stated_counts(version: DatasetVersion, services: IngestServices) -> StatedCounts | None:
-    """Read the record counts that the dataset states. Raises CountsError where they cannot be understood."""
+    """Read the record counts that the dataset states. Raises CountsError if they cannot be understood."""
     for name in COUNT_FILES:
         facts = services.shards.facts(f"{version}/{name}")
         if facts is None:

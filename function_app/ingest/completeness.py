@@ -32,7 +32,7 @@ class SplitDescription:
     rejected: tuple[ShardRecord, ...]
     num_rejected: int
     verdicts: tuple[ShardRecord | None, ...]
-    """The verdict on each shard, in their order; None where there is none yet."""
+    """The verdict on each shard, in their order; None if there is none yet."""
     size_bytes: int
     """Size of the accepted shards; ``statistics`` cover the same shards."""
     statistics: ShardStatistics

@@ -84,7 +84,7 @@ def is_blocked_by_drift(pipeline: Pipeline, generation: Generation, services: _S
 
 @dataclass(frozen=True, kw_only=True)
 class DriftFindings:
-    """The drift of a closing; empty where there was no model to compare it with."""
+    """The drift of a closing; empty if there was no model to compare it with."""
 
     trained_on: str | None = None
     """The dataset version that the current model of that time was trained on."""

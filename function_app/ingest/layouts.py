@@ -1,6 +1,6 @@
-"""When a version is whole, by its layout: one class for each way, with the same questions.
+"""When a version is complete, by its layout: one class for each way, with the same questions.
 
-Names ``-of-N`` say how many shards there are. Files of any names are whole when a marker says so: every file that
+Names ``-of-N`` say how many shards there are. Files of any names are complete when a marker says so: every file that
 storage lists has an accepted verdict on its current content, and none is newer than the marker for it. Both are
 questions to what lies in storage, so the order of events, duplicates and lost ones change nothing.
 """
@@ -21,7 +21,7 @@ from function_app.services import IngestServices, RunServices
 logger = logging.getLogger(__name__)
 
 _Sizes = Mapping[str, Sequence[int]]
-"""Split → how many accepted verdicts each of its buckets has once the version is whole."""
+"""Split → how many accepted verdicts each of its buckets has once the version is complete."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +46,7 @@ class Whole:
     shards: list[ShardRecord]
     """With their indices, by split and index."""
     guess: str | None = None
-    """What the wholeness is guessed from; None where it is known."""
+    """What the wholeness is guessed from; None if it is known."""
     table_version: int | None = None
     """The version of a Delta table; None for other layouts."""
     is_rearranged: bool = False
@@ -69,12 +69,12 @@ class VersionLayout(ABC):
     def may_be_last(self, shard: ShardRecord, accepted: int | None, written_at: datetime) -> bool:
         """Whether an accepted shard may have been the last one. O(1) operations: every verdict asks.
 
-        ``accepted`` is its bucket's counter, where it is known; ``written_at`` is when its content was uploaded.
+        ``accepted`` is its bucket's counter, if it is known; ``written_at`` is when its content was uploaded.
         """
 
     @abstractmethod
     def may_be_whole(self) -> bool:
-        """Whether it is worth to read all verdicts."""
+        """Whether it is worth reading all verdicts."""
 
     @abstractmethod
     def whole(self, rows: Iterable[ShardRecord]) -> Whole | None:

@@ -43,7 +43,7 @@ class Compared(Listing):
     """What storage lists, beside what the version's list states. ``files`` are those that the list names."""
 
     stated: FileList | None = None
-    """None where there is no list, or none that can be read."""
+    """None if there is no list, or none that can be read."""
     problems: Sequence[str] = ()
     """What is wrong with the list itself, in words."""
     absent: Sequence[ShardName] = ()
@@ -67,7 +67,7 @@ class Compared(Listing):
 class ListVersion(ListedVersion[Compared]):
     """Files of any names, whole when all that a list names are there and as it states.
 
-    When the list comes, it is noted with which counters the version is whole, so that a verdict after it only
+    When the list comes, it is noted with which counters the version is complete, so that a verdict after it only
     compares its own, see MarkedVersion.
     """
 
@@ -92,7 +92,7 @@ class ListVersion(ListedVersion[Compared]):
         )
 
     def may_be_whole(self) -> bool:
-        """See VersionLayout. Brings the verdicts in line with the list and notes with which counters it is whole."""
+        """See VersionLayout. Updates the verdicts to match the list and notes the counters of a complete version."""
         rows = list(self.services.ledger.shards(self.version))
         found = self._found(rows)
         listing = self._compared(found)
@@ -142,7 +142,7 @@ class ListVersion(ListedVersion[Compared]):
         return self._in_storage(row for row in rows if was_judged_for(row, self.pipeline.data.layout))
 
     def _stated(self, found: Listing) -> FileList | None:
-        """Return the list; None where there is none. Raises FileListError."""
+        """Return the list; None if there is none. Raises FileListError."""
         return self._read(found.markers[""]) if "" in found.markers else None
 
     def _compared(self, found: Listing) -> Compared:
@@ -297,7 +297,7 @@ def _difference(row: ShardRecord, stated: FileList) -> Reason | None:
 
 
 def _sizes_of(accepted: Sequence[ShardRecord]) -> tuple[int, ...]:
-    """Return the bytes of all records and of all files; nothing where the ledger does not know the former."""
+    """Return the bytes of all records and of all files; nothing if the ledger does not know the former."""
     sizes = [row.statistics.get("num_bytes") for row in accepted]
     known = [size for size in sizes if isinstance(size, int)]
     return (sum(known), sum(row.size_bytes for row in accepted)) if len(known) == len(sizes) else ()

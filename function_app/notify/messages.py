@@ -21,7 +21,7 @@ def notify_of_run(run: RunRecord, services: NotifyServices) -> bool:
     """Write and send the notifications of a run that has ended; True once all of them are sent."""
     pipeline = services.pipelines.get(run.dataset_version.dataset)
     if services.outage(run.dataset_version.dataset):
-        return False  # its recipients are not known until the file is mended
+        return False  # its recipients are not known until the file is corrected
     if pipeline is not None:
         add_notifications(
             pipeline.notify, subject=run.run_id, outcome=run.state, content=_content(run), services=services
@@ -30,7 +30,7 @@ def notify_of_run(run: RunRecord, services: NotifyServices) -> bool:
 
 
 def notify_of_progress(run: RunRecord, outcome: str, services: NotifyServices) -> bool:
-    """Write that a run was submitted or has started, for who follows progress; True where that is new."""
+    """Write that a run was submitted or has started, for who follows progress; True if that is new."""
     pipeline = services.pipelines.get(run.dataset_version.dataset)
     if pipeline is None:
         return False
@@ -123,7 +123,7 @@ def warn_once(
     content: Mapping[str, Any],
     services: NotifyServices,
 ) -> bool:
-    """Write a warning to the outbox, unless it was written on this occasion; True where this call did it.
+    """Write a warning to the outbox, unless it was written on this occasion; True if this call did it.
 
     The sweep sends the outbox afterwards. ``content`` has a ``text``.
     """
@@ -138,7 +138,7 @@ def warn_once(
 
 
 def held_since(subject: str, name: str, services: NotifyServices, *, holds: bool, reason: str) -> datetime | None:
-    """Return since when a condition holds, None where it does not; the history records its begin and end."""
+    """Return since when a condition holds, None if it does not; the history records its begin and end."""
     over = f"{name}_over"
     lines = services.ledger.history(subject)
     last = next((line for line in reversed(lines) if line.action in (name, over)), None)

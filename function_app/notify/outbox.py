@@ -70,7 +70,7 @@ def add_notifications(
 
 
 def deliver(subject: str, services: NotifyServices) -> bool:
-    """Send the notifications of one subject that are due; True where none is left."""
+    """Send the notifications of one subject that are due; True if none is left."""
     rows = services.ledger.notifications(subject)
     rows.sort(key=lambda row: row.recipient in services.failing)  # one that does not answer takes its time
     sent = services.at_once([partial(deliver_one, row, services) for row in rows])  # all: one holds up no other
@@ -108,7 +108,7 @@ def _deliver_rows(rows: Sequence[NotificationRecord], services: NotifyServices) 
 
 
 def in_threads(works: Sequence[Callable[[], T]]) -> list[T]:
-    """Do all of it at the same time, each in a thread of its own; return the results in order.
+    """Do all of it at the same time, each in its own thread; return the results in order.
 
     Their spans are below the current one. Raises what the first one of them raised, after all have ended.
     """
@@ -127,7 +127,7 @@ def is_due(row: NotificationRecord, services: NotifyServices) -> bool:
 
 
 def deliver_one(row: NotificationRecord, services: NotifyServices) -> bool:
-    """Send one notification if it is due and no other handler has claimed it; True where nothing is left to do."""
+    """Send one notification if it is due and no other handler has claimed it; True if nothing is left to do."""
     if row.is_settled:
         return True
     if not is_due(row, services):
@@ -162,7 +162,7 @@ def _send(claimed: NotificationRecord, services: NotifyServices) -> bool:
 
 
 def _postpone(claimed: NotificationRecord, problem: str, services: NotifyServices) -> bool:
-    """Leave a notification for a later try, or give it up after the last one; True where it is given up."""
+    """Leave a notification for a later try, or give it up after the last one; True if it is given up."""
     tries = claimed.tries + 1
     if tries >= MAX_TRIES:
         _give_up(replace(claimed, tries=tries, last_error=problem[:1000]), services)

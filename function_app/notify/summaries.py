@@ -131,7 +131,7 @@ def _digest(key: str) -> str:
 
 
 def _save(row: NotificationRecord, services: NotifyServices) -> NotificationRecord | None:
-    """Save a row; None where another handler changed it meanwhile."""
+    """Save a row; None if another handler changed it in the meantime."""
     try:
         return services.ledger.save_notification(row)
     except LedgerConflictError:

@@ -111,7 +111,7 @@ class Expected:
 
 
 def expected(run: RunRecord) -> Expected | None:
-    """Return what was predicted of a run; None where nothing was."""
+    """Return what was predicted of a run; None if nothing was."""
     known = run.prediction
     if not all(_is_rate(known.get(name)) for name in ("run_s", "run_low_s", "run_high_s")):
         return None

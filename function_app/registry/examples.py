@@ -182,7 +182,7 @@ def _numbers(table: pa.Table, name: str) -> Values:
 
 
 def check_agrees(results: ExampleResults, metric: str, stated: float) -> None:
-    """Raise ExamplesError where results of all examples do not make up the metric that the report states."""
+    """Raise ExamplesError if results of all examples do not make up the metric that the report states."""
     if len(results.keys) < results.num_examples:
         return  # of a sample they only do about so
     found = results.interval(metric, 0).value if metric != VALIDATION + AUC else stated
@@ -193,7 +193,7 @@ def check_agrees(results: ExampleResults, metric: str, stated: float) -> None:
 
 
 def check_same_examples(run: RunRecord, own: ExampleResults, other_run: RunRecord, other: ExampleResults) -> None:
-    """Raise ExamplesError where two runs were not evaluated on the same records of shards of the same names."""
+    """Raise ExamplesError if two runs were not evaluated on the same records of shards of the same names."""
     if own.shards != other.shards or not np.array_equal(own.keys, other.keys):
         raise ExamplesError(
             f"they were evaluated on other examples: {len(own.keys)} in {len(own.shards)} shards by {run.run_id}, "
@@ -202,7 +202,7 @@ def check_same_examples(run: RunRecord, own: ExampleResults, other_run: RunRecor
 
 
 def check_same_content(run: RunRecord, other: RunRecord, shards: tuple[str, ...], documents: DocumentStore) -> None:
-    """Raise ExamplesError where shards of the same names have another content: the manifests have their CRC32C."""
+    """Raise ExamplesError if shards of the same names have another content: the manifests have their CRC32C."""
     if run.fingerprint == other.fingerprint:
         return
     contents = [_contents(one, documents) for one in (run, other)]

@@ -40,7 +40,7 @@ class GateError(LandfallError):
     def __init__(self, message: str, *, comparison: Mapping[str, Any] | None = None) -> None:
         super().__init__(message)
         self.comparison = comparison
-        """What was found beside the current model, where that is the reason."""
+        """What was found beside the current model, if that is the reason."""
 
 
 class MissingMetricError(GateError):
@@ -60,7 +60,7 @@ class OtherDataError(GateError):
 
 
 def superseded_by(run: RunRecord, ledger: VersionLedger) -> str | None:
-    """Return which generation superseded the run's, for lineage and notification; None where it is the latest."""
+    """Return which generation superseded the run's, for lineage and notification; None if it is the latest."""
     latest = ledger.latest_generation(run.dataset_version)
     if latest is None or latest.number <= run.generation:
         return None
@@ -68,7 +68,7 @@ def superseded_by(run: RunRecord, ledger: VersionLedger) -> str | None:
 
 
 def check_superseded(run: RunRecord, register: Register, ledger: VersionLedger) -> str | None:
-    """Return the same. Raises GateError where the pipeline keeps such models unregistered."""
+    """Return the same. Raises GateError if the pipeline keeps such models unregistered."""
     superseded = superseded_by(run, ledger)
     if superseded is not None and register.superseded == "keep":
         raise GateError(f"{superseded}, and register.superseded is keep")
@@ -78,7 +78,7 @@ def check_superseded(run: RunRecord, register: Register, ledger: VersionLedger) 
 def read_report(run: RunRecord, run_outputs: DocumentStore, jobs: JobService) -> TrainingReport:
     """Return the report of a completed run; without a file, of what a user's script logged to MLflow or printed.
 
-    Raises GateError where it is missing, damaged or about other data.
+    Raises GateError if it is missing, damaged or about other data.
     """
     spec = spec_from_json(run.spec)
     own = runs_own_script(spec.command)
@@ -104,7 +104,7 @@ def read_report(run: RunRecord, run_outputs: DocumentStore, jobs: JobService) ->
 def report_as_far_as_there_is_one(run: RunRecord, run_outputs: DocumentStore, jobs: JobService) -> TrainingReport:
     """Return the report for a registration by a person: without metrics where a user's script left none.
 
-    Raises GateError where the report of Landfall's own training is missing or damaged, which states what was read.
+    Raises GateError if the report of Landfall's own training is missing or damaged, which states what was read.
     """
     try:
         return read_report(run, run_outputs, jobs)
@@ -161,7 +161,7 @@ def _plain(run: RunRecord, spec: JobSpec) -> TrainingReport:
 
 
 def check_machines(run: RunRecord, report: TrainingReport) -> None:
-    """Raise MissingResourcesError where a report is not of the machines that the job asked for.
+    """Raise MissingResourcesError if a report is not of the machines that the job asked for.
 
     A user's script need report neither nodes nor device; both were checked before it was started.
     """
@@ -187,7 +187,7 @@ def _shown(stated: object) -> str:
 
 
 def check_contents(run: RunRecord, report: TrainingReport) -> None:
-    """Raise GateError where Landfall's own training did not compare the content of the shards with the manifest.
+    """Raise GateError if Landfall's own training did not compare the content of the shards with the manifest.
 
     A user's script need not: for it, the comparison of the shards in the container has to do.
     """
@@ -201,7 +201,7 @@ def check_contents(run: RunRecord, report: TrainingReport) -> None:
 def check_gate(pipeline: Pipeline | None, report: TrainingReport) -> Register:
     """Return what to register. Raises GateError naming every requirement that is not met.
 
-    Raises MissingMetricError where one of them can never be met, because the report has no such metric.
+    Raises MissingMetricError if one of them can never be met, because the report has no such metric.
     """
     if pipeline is None:
         raise GateError("the dataset no longer has a pipeline, so there are no requirements to check")

@@ -27,7 +27,7 @@ QUEUED = "armed"
 
 
 def admit(run: RunRecord, services: RunServices, *, by: Actor) -> bool:
-    """Ask for a run to be admitted; False where it waits in line, or lost its place to a newer one."""
+    """Ask for a run to be admitted; False if it waits in line, or lost its place to a newer one."""
     rules = _rules(services)
     before, after = services.ledger.change_run_queue(
         lambda queue: run_queue.enqueue(queue, QueueEntry.of(run), rules)
@@ -69,7 +69,7 @@ def sweep_run_queue(services: RunServices) -> None:
 
 
 def last_attempt(run_id: str, ledger: RunLedger) -> RunRecord | None:
-    """Return the last attempt that continues a run, or the run itself; None where it is not on record."""
+    """Return the last attempt that continues a run, or the run itself; None if it is not on record."""
     run = ledger.run(run_id)
     while run is not None and run.next_run_id is not None:
         run = ledger.run(run.next_run_id)
@@ -87,7 +87,7 @@ def _rules(services: RunServices) -> QueueRules:
 
 
 def place_in_line(run: RunRecord, queue: RunQueue) -> str | None:
-    """Return what a run in the run queue waits for, and how many others go before it; None where it does not wait."""
+    """Return what a run in the run queue waits for, and how many others go before it; None if it does not wait."""
     entry = queue.waiting(run.logical_run)
     if entry is None:
         return None
@@ -200,7 +200,7 @@ def what_lifts(version: DatasetVersion) -> str:
 
 
 def refuse_held(generation: Generation, ledger: RunsLedger) -> None:
-    """Raise VersionQuarantinedError where a generation is held."""
+    """Raise VersionQuarantinedError if a generation is held."""
     version = generation.dataset_version
     reason = why_held(version, generation.number, ledger)
     if reason is not None:
@@ -210,7 +210,7 @@ def refuse_held(generation: Generation, ledger: RunsLedger) -> None:
 
 
 def why_held(version: DatasetVersion, generation: int, ledger: IngestLedger | RunsLedger) -> str | None:
-    """Return why a generation is held: which run failed on it. None where it is not held.
+    """Return why a generation is held: which run failed on it. None if it is not held.
 
     A shard that was uploaded since lifts the hold, also with the same content: what broke the run may have been the
     file as it was stored.
@@ -225,7 +225,7 @@ def why_held(version: DatasetVersion, generation: int, ledger: IngestLedger | Ru
 
 
 def release_data(version: DatasetVersion, services: RunServices) -> str | None:
-    """Lift the hold of a version's latest generation; return why it was held, None where it was not."""
+    """Lift the hold of a version's latest generation; return why it was held, None if it was not."""
     generation = services.ledger.latest_generation(version)
     reason = None if generation is None else why_held(version, generation.number, services.ledger)
     if generation is None or reason is None:

@@ -89,7 +89,7 @@ def bad_script_members() -> dict[str, Any]:
 def final_members(
     run: RunRecord, failure_class: FailureClass, problem: str, *, fix: str | None = None
 ) -> dict[str, Any]:
-    """Return the same for a run that ends for a reason that the data are not to blame for, and ``fix`` mends."""
+    """Return the same for a run that ends for a reason that the data are not to blame for, and ``fix`` fixes."""
     finding = Finding(failure_class=failure_class, evidence=problem, fix=fix or "")
     return _members(finding, Verdict(remedy=Remedy.STOP, reason=_why_final(Remedy.STOP, finding, run)))
 
@@ -187,7 +187,7 @@ class Verdict:
     timeout_s: int = 0
     """Time limit of the next attempt: what the budget leaves."""
     machines: Machines | None = None
-    """What the next attempt runs on, where that is another cluster."""
+    """What the next attempt runs on, if that is another cluster."""
 
 
 def decide_remedy(pipeline: Pipeline, finding: Finding, attempts: Sequence[RunRecord]) -> Verdict:
@@ -384,7 +384,7 @@ def per_process_batch_size(command: str) -> int | None:
 def with_smaller_batch(command: str) -> str:
     """Return a command with half the batch and twice the batches for each step.
 
-    Of an even batch the global one stays as it was, so the checkpoint goes on as if nothing had happened.
+    Of an even batch the global one stays as it was, so the checkpoint continues as if nothing had happened.
     """
     halved = _BATCH.sub(lambda found: str(max(1, int(found[1]) // 2)), command, count=1)
     return _ACCUMULATION.sub(lambda found: str(int(found[1]) * 2), halved, count=1)

@@ -45,7 +45,7 @@ def cancel_sweep(sweep_id: str, *, reason: str, services: RunServices) -> Option
         raise RunEndedError(f"option sweep {sweep_id} cannot be canceled: it has ended: {verdict.reason}")
     for run in runs_of(sweep, services.ledger):
         if not has_ended(run):
-            with suppress(RunEndedError):  # it has ended meanwhile
+            with suppress(RunEndedError):  # it has ended in the meantime
                 cancel_run(run.run_id, canceled_by=PERSON, reason=verdict.reason, services=services)
     go_on(sweep_id, services)
     return sweep

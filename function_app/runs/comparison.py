@@ -35,7 +35,7 @@ class ComparedRun:
     """From when the nodes were there, in all attempts so far."""
     node_hours: float
     cost: float | None
-    """In the currency of clusters.yaml; None where that has no prices."""
+    """In the currency of clusters.yaml; None if that has no prices."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,6 @@
 """The check of a pipeline's options against the data, before a job is paid for: what does not fit is refused.
 
-A mistake in a pipeline file says nothing against the data: they are not held, and once the file is mended the same
+A mistake in a pipeline file says nothing against the data: they are not held, and once the file is corrected the same
 version can be requested again without force.
 """
 
@@ -22,7 +22,7 @@ from shared.manifest import Manifest, ManifestError
 def refuse_misfit(
     pipeline: Pipeline, options: TrainingOptions, generation: Generation, documents: DocumentStore
 ) -> None:
-    """Raise ConfigurationError where the training cannot work on these data; each problem names its option."""
+    """Raise ConfigurationError if the training cannot work on these data; each problem names its option."""
     problems = _problems(pipeline, options, generation, documents)
     if problems:
         raise ConfigurationError(f"pipeline {pipeline.pipeline}: {'; '.join(problems)}", problems=problems)
@@ -31,7 +31,7 @@ def refuse_misfit(
 def other_contract(run: RunRecord, services: RunServices) -> str | None:
     """Return why the code of a run, which was planned before an upgrade, would not understand the app's job.
 
-    None where it does, or where Azure ML already has the job. With the code that the settings name, the pipeline
+    None if it does, or where Azure ML already has the job. With the code that the settings name, the pipeline
     would be out of service.
     """
     if run.spec["code_id"] == services.workspace.code_id:
@@ -41,7 +41,7 @@ def other_contract(run: RunRecord, services: RunServices) -> str | None:
 
 
 def misfit(run: RunRecord, services: RunServices) -> str | None:
-    """Return why a run that its data's closing has started cannot work; None where it may.
+    """Return why a run that its data's closing has started cannot work; None if it may.
 
     Other runs were checked when they were requested. A job that Azure ML already has, because the handler that
     submitted it died before it wrote that down, passes.
@@ -72,7 +72,7 @@ def _problems(
 
 
 def _manifest(generation: Generation, documents: DocumentStore) -> Manifest | None:
-    """Return the manifest; None where it cannot be read, which the training then reports."""
+    """Return the manifest; None if it cannot be read, which the training then reports."""
     try:
         return read_manifest(generation.manifest_path, documents)
     except ManifestError:

@@ -28,7 +28,7 @@ def end_run(run: RunRecord, services: RunServices, *, by: Actor) -> RunRecord:
         return run
     if awaits_attempt(run) and services.outage(run.dataset_version.dataset):
         release(run, services, by=by)
-        return run  # the attempt starts once the pipeline's file is mended
+        return run  # the attempt starts once the pipeline's file is corrected
     if awaits_attempt(run):
         run = start_attempt(run, services)
         if run.next_run_id is not None:
@@ -48,7 +48,7 @@ def end_run(run: RunRecord, services: RunServices, *, by: Actor) -> RunRecord:
 
 
 def _is_notified(run: RunRecord, services: RunServices) -> bool:
-    """Notify people of a run's end; True where that is done now. A run of a sweep has its part in the sweep's end."""
+    """Notify people of a run's end; True if that is done now. A run of a sweep has its part in the sweep's end."""
     if run.notified_at is not None:
         return False
     if run.sweep_id is not None and not run.is_overridden:

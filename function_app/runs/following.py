@@ -94,7 +94,7 @@ def _look(run: RunRecord, services: RunServices, by: Actor) -> RunRecord:
     if target is None or target is run.state:
         return run
     if target in ENDS and services.outage(run.dataset_version.dataset):
-        release(run, services, by=by)  # its pipeline, once it is mended, decides what follows from the end
+        release(run, services, by=by)  # its pipeline, once it is corrected, decides what follows from the end
         return run
     if target is RunState.CANCELED and run.cancel_requested_at is None:
         # A cancellation is on record before Azure ML is asked for it, so it is there now if it was not before.

@@ -1,7 +1,7 @@
 """A person registers the model of a completed run that was not registered: on record, with who did it and why.
 
 The gate judges a model; a person may know more than it does. What a person cannot override is what the model is said
-to have been trained on: where that is not known, nothing is registered. The version is derived from the run, as the
+to have been trained on: if that is not known, nothing is registered. The version is derived from the run, as the
 gate's own is, so a repeated request finds it, whatever died in between.
 """
 
@@ -41,7 +41,7 @@ class LateRegistration:
     is_registered: bool
     """Whether the version exists, so that nothing is left to do."""
     gate: str | None
-    """Why the gate did not register it; None where it did."""
+    """Why the gate did not register it; None if it did."""
     current: CurrentModel | None
     """The version that stays the current one."""
     made: ModelRegistration | None = None

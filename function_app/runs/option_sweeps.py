@@ -2,7 +2,7 @@
 
 The document of a sweep states all its runs. A run's row is added when the run before it has ended, so a sweep takes
 one place in line at a time. The verdict is a mark that is written once: which run is the best, or that the sweep was
-canceled. Everything here can be repeated; the end of any of its runs, or the timer, goes on with what is missing.
+canceled. Everything here can be repeated; the end of any of its runs, or the timer, continues with what is missing.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def read_sweep(sweep_id: str, documents: DocumentStore) -> OptionSweep:
 
 
 def verdict_of(sweep_id: str, ledger: RunsLedger) -> SweepVerdict | None:
-    """Return how a sweep ends; None where that is not decided."""
+    """Return how a sweep ends; None if that is not decided."""
     text = ledger.mark(_mark(sweep_id))
     return None if text is None else SweepVerdict.from_text(text)
 
@@ -79,7 +79,7 @@ def go_on(sweep_id: str, services: RunServices) -> bool:
     """Do what comes next in a sweep: start a run, or compare them and notify people; True once nothing is left."""
     sweep = read_sweep(sweep_id, services.documents)
     if services.outage(sweep.dataset):
-        return False  # its pipeline, once it is mended, decides what is registered and who is notified
+        return False  # its pipeline, once it is corrected, decides what is registered and who is notified
     runs, verdict = runs_of(sweep, services.ledger), verdict_of(sweep_id, services.ledger)
     if verdict is None:
         if runs and not has_ended(runs[-1]):

@@ -113,7 +113,7 @@ def _compared(
     register: Register,
     services: RunServices,
 ) -> dict[str, Any] | None:
-    """Return the comparison with the current model, None where there is none to make. Raises GateError."""
+    """Return the comparison with the current model, None if there is none to make. Raises GateError."""
     if challenged is None or challenged.run_id == run.run_id:
         return None
     compared = compare_with(challenged, run, report, register, services)
@@ -121,7 +121,7 @@ def _compared(
 
 
 def _why_not_promoted(register: Register, compared: Mapping[str, Any] | None, superseded: str | None) -> str | None:
-    """Return why a registered version does not become the current one by itself; None where it does."""
+    """Return why a registered version does not become the current one by itself; None if it does."""
     if register.promote == "by_person":
         return "register.promote is by_person"
     if superseded is not None:
@@ -202,7 +202,7 @@ class _UnknownDataError(GateError):
 
 
 def _check_data(run: RunRecord) -> None:
-    """Raise GateError where a run's shards were written while it trained (see ``following``), or never compared."""
+    """Raise GateError if a run's shards were written while it trained (see ``following``), or never compared."""
     if run.failure_class == FailureClass.DATA_CHANGED:
         raise _UnknownDataError(run, str(run.failure_evidence))
     if run.data_etags is None and "data" in run.spec["inputs"]:

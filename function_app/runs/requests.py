@@ -260,7 +260,7 @@ class KeyedRequest:
         return None if self._claim(services.documents, run_id=run_id) else self.first_run(services)
 
     def claim_for_answer(self, documents: DocumentStore) -> bool:
-        """Claim the key; return False where this request has claimed it before. Raises IdempotencyKeyError."""
+        """Claim the key; return False if this request has claimed it before. Raises IdempotencyKeyError."""
         if self._claim(documents):
             return True
         self._claimed(documents)
@@ -271,7 +271,7 @@ class KeyedRequest:
         return documents.write_once(self.path, json.dumps(content).encode())
 
     def _claimed(self, documents: DocumentStore) -> Mapping[str, str] | None:
-        """Return what this request has claimed. Raises IdempotencyKeyError where the key is another one's."""
+        """Return what this request has claimed. Raises IdempotencyKeyError if the key is another one's."""
         found = documents.read(self.path, max_bytes=MAX_CLAIM_BYTES)
         if found is None:
             return None

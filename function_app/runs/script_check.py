@@ -53,7 +53,7 @@ def check_script(
     train = pipeline.train
     if not is_own_script(train.script):
         return ScriptCheck()
-    from horovod_lint import Machine, Severity, lint_script  # imported where there is a script of one's own
+    from horovod_lint import Machine, Severity, lint_script  # imported if there is a script of one's own
 
     try:
         report = lint_script(
@@ -80,7 +80,7 @@ def check_script(
 
 
 def refuse_bad_script(pipeline: Pipeline, check: ScriptCheck) -> None:
-    """Raise ScriptRefusedError where a script has errors."""
+    """Raise ScriptRefusedError if a script has errors."""
     if check.errors:
         raise ScriptRefusedError(
             f"pipeline {pipeline.pipeline}: {pipeline.train.script} has {_number(check)}; `landfall lint` explains "
@@ -90,7 +90,7 @@ def refuse_bad_script(pipeline: Pipeline, check: ScriptCheck) -> None:
 
 
 def script_refusal(run: RunRecord, services: RunServices) -> str | None:
-    """Return why a run's script keeps it from being submitted; None where it does not.
+    """Return why a run's script keeps it from being submitted; None if it does not.
 
     Later attempts continue what passed once. A job that Azure ML already has, because the handler that submitted it
     died before it wrote that down, passes too.

@@ -53,7 +53,7 @@ TRAINED = frozenset({RunState.COMPLETED, RunState.REGISTERED, RunState.NOT_REGIS
 
 
 def handle_request(request: TrainingRequest, services: RunServices) -> None:
-    """Follow one training request to its job. Raises ServiceUnavailableError where it should be delivered again."""
+    """Follow one training request to its job. Raises ServiceUnavailableError if it should be delivered again."""
     run = _claimed_run(request, services) if request.run_id is None else services.ledger.run(request.run_id)
     if run is None and request.run_id is not None:
         raise NotFoundError(f"training request names run {request.run_id}, which is not on record")
@@ -64,7 +64,7 @@ def handle_request(request: TrainingRequest, services: RunServices) -> None:
 def submit_run(run: RunRecord, services: RunServices, *, by: Actor = Actor.SUBMISSION) -> RunRecord:
     """Submit a planned run; one that a dead handler left behind is submitted again, under the same name.
 
-    Raises ServiceUnavailableError where Azure ML did not answer: the claim is given back, and another delivery or the
+    Raises ServiceUnavailableError if Azure ML did not answer: the claim is given back, and another delivery or the
     sweep tries again.
     """
     if run.sweep_id is not None:
@@ -138,7 +138,7 @@ def _wait(run: RunRecord, reason: str, services: RunServices, by: Actor) -> None
 
 
 def _why_untrainable(run: RunRecord, services: RunServices) -> str | None:
-    """Return why a run's data can no longer be trained on; None where they can."""
+    """Return why a run's data can no longer be trained on; None if they can."""
     latest = services.ledger.latest_generation(run.dataset_version)
     if latest is not None and latest.number > run.generation:
         return f"superseded by generation {latest.number}"
@@ -233,7 +233,7 @@ def _refused(run: RunRecord, problem: str, found: Mapping[str, Any], services: R
 
 
 def _claimed_run(request: TrainingRequest, services: RunServices) -> RunRecord | None:
-    """Return the run that a closing starts, claimed now or before; None where there is nothing to do."""
+    """Return the run that a closing starts, claimed now or before; None if there is nothing to do."""
     version = request.dataset_version
     generation = services.ledger.latest_generation(version)
     if generation is None:
@@ -335,9 +335,9 @@ def unspent_plan(
 
 
 def _is_spent(run: RunRecord, generation: Generation, ledger: RunsLedger) -> bool:
-    """Whether a run was never submitted, ended badly on an earlier generation, or its cause can be mended.
+    """Whether a run was never submitted, ended badly on an earlier generation, or its cause can be corrected.
 
-    A pipeline's mistake is mended in its file, missing ranks or GPUs on the cluster, shards that changed by the next
+    A pipeline's mistake is corrected in its file, missing ranks or GPUs on the cluster, changed shards by the next
     look at them, and data that broke the run where their hold was lifted. An unfinished run of an earlier generation
     cannot lead to a model: the same content was written again since, so it will be given up, or its model not
     registered.

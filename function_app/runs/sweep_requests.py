@@ -170,7 +170,7 @@ def _is_number(text: str) -> bool:
 
 
 def _on_nodes(pipeline: Pipeline, num_nodes: int) -> Pipeline:
-    """Return the pipeline with another number of nodes. Raises OptionSweepError where its cluster has fewer."""
+    """Return the pipeline with another number of nodes. Raises OptionSweepError if its cluster has fewer."""
     machines = pipeline.machines
     if not 1 <= num_nodes <= machines.max_nodes:
         raise OptionSweepError(

@@ -170,7 +170,7 @@ def _announce(letter: DeadLetter, services: NotifyServices) -> None:
 
 
 def subject_of(source: str, payload: str) -> str:
-    """Return a blob's path, a run id or ``dataset/version``; empty where the payload names none."""
+    """Return a blob's path, a run id or ``dataset/version``; empty if the payload names none."""
     try:
         if source == TRAINING_REQUESTED:
             request = TrainingRequest.from_json(payload)
@@ -223,7 +223,7 @@ def _record(source: str, identity: str | bytes, error: Exception, services: Noti
     try:
         services.history.record(_subject(source, text), FAILED, in_words(error), source=source)
     except LandfallError:
-        # The ledger may be what failed. The original error goes on to the host, which delivers again.
+        # The ledger may be what failed. The original error continues to the host, which delivers again.
         logger.exception("a handler's error could not be recorded", extra={"action": "record_failed"})
 
 

@@ -28,7 +28,7 @@ class Look:
     """What a pass found out about one version."""
 
     blobs: str
-    """Digest of the version's blobs and its pipeline's splits; empty where some blobs are too young to be judged."""
+    """Digest of the version's blobs and its pipeline's splits; empty if some blobs are too young to be judged."""
     last_verdict_at: datetime | None
     last_accepted_at: datetime | None
     last_rejected_at: datetime | None

@@ -23,7 +23,7 @@ from shared.errors import LandfallError
 MAX_SHARDS = 2000
 """Shards of one dataset that one sweep sends; the next sweep continues."""
 BUDGET_S = 20.0
-"""After this time the sweep goes on to its other work; the next sweep continues."""
+"""After this time the sweep continues to its other work; the next sweep continues."""
 SHARDS_OF_A_TURN = 10
 """Shards of one message: a tenth of the requests, and still far below the size of a message."""
 LAST_MODIFIED_STEP = timedelta(seconds=1)

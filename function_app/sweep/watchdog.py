@@ -206,7 +206,7 @@ def _watch_cluster(run: RunRecord, services: RunServices) -> None:
 
 
 def warn_if_stalled(pipeline: Pipeline, version: DatasetVersion, look: Look, services: IngestServices) -> None:
-    """Warn where a version is not whole and no shard has come for longer than the pipeline allows."""
+    """Warn where a version is not whole and no shard has arrived for longer than the pipeline allows."""
     if look.last_verdict_at is None:
         return  # no shard has been judged yet
     idle_s = (services.clock() - look.last_verdict_at).total_seconds()

@@ -1,4 +1,4 @@
-"""The route of what trainings took in a span of time, with its bodies."""
+"""The route for node-hours and cost in a period of time, with its bodies."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ __all__ = ["router"]  # the API's, to which this module adds its route
 
 MAX_HOURS = 366 * 24
 MAX_LISTED = 1000
-Hours = Annotated[int, Query(ge=1, le=MAX_HOURS, description="Length of the span that ends now; 168 is a week.")]
+Hours = Annotated[
+    int, Query(ge=1, le=MAX_HOURS, description="Length in hours of the period that ends now; 168 is a week.")
+]
 
 
 class DatasetSpendingBody(RecordBody):
-    """What the runs of one dataset took."""
+    """Node-hours and cost of one dataset's runs."""
 
     dataset: str
     num_runs: int
@@ -30,7 +32,7 @@ class DatasetSpendingBody(RecordBody):
 
 
 class RunSpendingBody(BaseModel):
-    """What one run took."""
+    """Node-hours and cost of one run."""
 
     run_id: str
     dataset: str
@@ -38,7 +40,7 @@ class RunSpendingBody(BaseModel):
     state: str
     created_at: datetime
     node_hours: float
-    cost: float | None = Field(description="In the currency of clusters.yaml; null where it states no price.")
+    cost: float | None = Field(description="In the currency of clusters.yaml; null if it states no price.")
 
     @classmethod
     def of(cls, row: SpentByRun) -> Self:
@@ -56,15 +58,15 @@ class RunSpendingBody(BaseModel):
 
 
 class SpendingBody(BaseModel):
-    """What all runs took from `since` to `until`: each run counts with the time in which it had nodes in between."""
+    """Node-hours and cost from `since` to `until`; each run counts for the time in which it had nodes."""
 
     since: datetime
     until: datetime
     num_runs: int
     node_hours: float
-    cost: float | None = Field(description="In the currency of clusters.yaml; null where no run has a price.")
+    cost: float | None = Field(description="In the currency of clusters.yaml; null if no run has a price.")
     unpriced_node_hours: float = Field(description="Node-hours of clusters without a price: not in `cost`.")
-    is_whole: bool = Field(description="False where there are too many runs to look at; older ones are left out.")
+    is_whole: bool = Field(description="False if there are too many runs; older ones are left out.")
     datasets: list[DatasetSpendingBody] = Field(description="The one with most node-hours first.")
     runs: list[RunSpendingBody] = Field(description=f"The newest {MAX_LISTED}, newest first.")
 
@@ -90,5 +92,5 @@ def spent(
     hours: Hours = 168,
     dataset: Annotated[str | None, Query(min_length=1, max_length=63)] = None,
 ) -> SpendingBody:
-    """Show what trainings took in the last hours: node-hours and cost of each dataset and run, and together."""
+    """Show node-hours and cost of the last hours: in total, by dataset and by run."""
     return SpendingBody.of(spending(timedelta(hours=hours), services, dataset=dataset))

@@ -25,7 +25,7 @@ FIRST_BACKOFF_S = 0.01
 MAX_BACKOFF_S = 1.0
 
 _CONFLICT = frozenset({404, 409, 412})
-"""A row to change is gone, a row to create is there, a row was changed meanwhile."""
+"""A row to change is gone, a row to create is there, a row was changed in the meantime."""
 
 _REPEATED = frozenset({"POST"})
 """A write whose answer was lost may be repeated, other than the SDK assumes: see ``new_writer``."""
@@ -107,7 +107,7 @@ class Tables:
     def commit(self, table: Table, partition: str, changes: list[Change]) -> None:
         """Make all changes or none, in one operation.
 
-        Raises LedgerConflictError where a row to create exists, or one to change is not the one that was read.
+        Raises LedgerConflictError if a row to create exists, or one to change is not the one that was read.
         """
         from azure.core.exceptions import HttpResponseError
 
@@ -121,7 +121,7 @@ class Tables:
                 raise LedgerConflictError(f"{changes[0].key} of table {self._prefix}{table} was changed") from error
 
     def create(self, table: Table, partition: str, changes: list[Change], writer: str) -> bool:
-        """Commit new rows; False where the first of them was there already, written by another call."""
+        """Commit new rows; False if the first of them was there already, written by another call."""
         try:
             self.commit(table, partition, [_marked(change, writer) for change in changes])
         except LedgerConflictError:
@@ -130,7 +130,7 @@ class Tables:
         return True
 
     def replace(self, table: Table, partition: str, changes: list[Change], writer: str) -> None:
-        """Commit changed rows. Raises LedgerConflictError where another call changed the first of them."""
+        """Commit changed rows. Raises LedgerConflictError if another call changed the first of them."""
         try:
             self.commit(table, partition, [_marked(change, writer) for change in changes])
         except LedgerConflictError:

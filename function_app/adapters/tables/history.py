@@ -92,7 +92,7 @@ class TableNotes:
         return self._noted(partition, row, _MARK, {"text": after})
 
     def _noted(self, partition: str, row: Row | None, key: str, columns: dict[str, object]) -> bool:
-        """Create or replace a row; return False where another writer was first."""
+        """Create or replace a row; return False if another writer was first."""
         writer = new_writer()
         change = Change(key=key, columns=columns, etag=None if row is None else row.etag)
         if row is None:

@@ -1,7 +1,7 @@
 """Ledger records as columns of a table row, and back.
 
-A string property holds 64 KiB of UTF-16 at most: longer texts go on in ``name_1``, ``name_2`` … A member that a row
-does not have takes the record's default, so rows written by an older version stay readable.
+A string property holds 64 KiB of UTF-16 at most: longer texts continue in ``name_1``, ``name_2`` … A member that a
+row does not have takes the record's default, so rows written by an older version stay readable.
 """
 
 from __future__ import annotations

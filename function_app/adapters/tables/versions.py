@@ -46,7 +46,7 @@ class TableShards:
         partition = shard_partition(shard.dataset_version, shard.bucket)
         row, replaced = None, None
         for number in tries(f"{shard.dataset_version}/{shard.name}"):
-            if number or not is_first:  # a first verdict is inserted, which fails where there is one after all
+            if number or not is_first:  # a first verdict is inserted, which fails if there is one after all
                 row = self._tables.get("shards", partition, shard_key(shard.split, shard.index))
                 if row is not None and row.writer == writer:  # our own write, whose answer was lost
                     break
@@ -55,7 +55,7 @@ class TableShards:
                     break
             try:
                 return RecordedShard(replaced=replaced, accepted=self._replace(row, replaced, shard, writer))
-            except LedgerConflictError:  # the shard's row or the counter was changed meanwhile
+            except LedgerConflictError:  # the shard's row or the counter was changed in the meantime
                 continue
         return RecordedShard(replaced=replaced)
 
@@ -246,7 +246,7 @@ class TableVersions:
         return self._replaced(partition, Change(key=row.key, columns=to_columns(generation), etag=row.etag))
 
     def _replaced(self, partition: str, change: Change) -> bool:
-        """Try once; False where the row was changed meanwhile."""
+        """Try once; False if the row was changed in the meantime."""
         try:
             self._tables.replace("versions", partition, [change], new_writer())
         except LedgerConflictError:

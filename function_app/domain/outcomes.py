@@ -1,4 +1,4 @@
-"""What people and programs are notified of: each outcome, what it means, what to do now, and where to look."""
+"""The outcomes that people and programs are notified of, with their meaning, what to do, and links."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from function_app.domain.records import NotificationRecord
 from function_app.domain.run_states import RunState
 
 SUMMARY, TEST = "summary", "test"
-"""What waited for the end of quiet hours, or came as a flood; and what only shows that a recipient is reached."""
+"""Outcomes without an event of their own: summaries and test messages."""
 BY_DEFAULT, EVERYTHING = "default", "everything"
 RUN, VERSION, PIPELINE, LETTER, OTHER = "run", "version", "pipeline", "letter", "other"
-"""What a notification is about, which says where to look."""
+"""The subject of a notification, which decides its links."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,9 +24,9 @@ class Outcome:
     title: str
     about: str
     meaning: str
-    """So what."""
+    """What the outcome means for the reader."""
     action: str
-    """What now. ``{subject}`` stands for the run or version."""
+    """What to do. ``{subject}`` stands for the run or version."""
     groups: frozenset[str]
 
 
@@ -203,7 +203,7 @@ GROUPS = (BY_DEFAULT, EVERYTHING, "ends", "problems", "progress", "stuck", "urge
 
 
 def outcomes_in(names: Iterable[str]) -> frozenset[str]:
-    """Return the outcomes that names of outcomes and groups stand for."""
+    """Expand names of outcomes and groups to outcomes."""
     return frozenset(
         known for known, outcome in OUTCOMES.items() for name in names if _is_in(known, outcome, name)
     ) | {SUMMARY, TEST}
@@ -217,7 +217,7 @@ def _is_in(known: str, outcome: Outcome, name: str) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Links:
-    """Where people look: the pages of this deployment and Azure ML's studio; None if there is none."""
+    """Links for people: the pages of this deployment and Azure ML studio; None if there is none."""
 
     pages: str | None = None
     """Address of the app, without a slash at its end."""
@@ -245,7 +245,7 @@ NO_LINKS = Links()
 
 
 def explained(outcome: str, subject: str, content: Mapping[str, Any], links: Links) -> dict[str, Any]:
-    """Return what a notification says besides its facts: what it means, what to do, and where to look."""
+    """Return the explanation of a notification: its meaning, what to do, and links."""
     known = OUTCOMES.get(outcome)
     if known is None:
         return {"meaning": "", "action": "", "links": {}}
@@ -257,14 +257,14 @@ def explained(outcome: str, subject: str, content: Mapping[str, Any], links: Lin
 
 
 def for_people(notification: NotificationRecord, links: Links) -> tuple[str, str]:
-    """Return title and text for people: what happened, so what, what now, and where to look."""
+    """Return title and text for people: what happened, what it means, what to do, and links."""
     outcome, content = notification.outcome, notification.content
     more = explained(outcome, notification.subject, content, links)
     dataset, version = content.get("dataset"), content.get("version")
     about = f"{dataset}/{version}" if dataset and version else notification.subject
     title = OUTCOMES[outcome].title if outcome in OUTCOMES else outcome
     lines = [str(content.get("text", ""))]
-    lines += [f"So what: {more['meaning']}"] if more["meaning"] else []
-    lines += [f"What now: {more['action']}"] if more["action"] else []
+    lines += [f"What it means: {more['meaning']}"] if more["meaning"] else []
+    lines += [f"What to do: {more['action']}"] if more["action"] else []
     lines += [f"{name.capitalize()}: {address}" for name, address in more["links"].items()]
     return (f"Landfall: {title}" if outcome in (SUMMARY, TEST) else f"{about}: {title}"), "\n".join(lines)

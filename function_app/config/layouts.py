@@ -157,7 +157,7 @@ class Layout(Section):
         _check_path(path)
         if self.is_left_behind(path):
             raise ShardNameError(
-                f"{path} is not a shard: names that begin with _ or . or end in .crc are hidden, or left behind by the "
+                f"{path} is not a shard: names that begin with _ or . or end in .crc are hidden or written by the "
                 "program that wrote the data"
             )
         if self.is_marker(path):

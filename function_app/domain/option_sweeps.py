@@ -28,7 +28,7 @@ class SweepRun:
     """One run of an option sweep, as it was planned."""
 
     options: Mapping[str, Any]
-    """What it overrides of those options that differ."""
+    """Its values of the options that differ."""
     spec: Mapping[str, Any]
     """Its first attempt's job."""
 
@@ -40,7 +40,7 @@ class SweepRun:
 
 @dataclass(frozen=True, kw_only=True)
 class OptionSweep:
-    """What was requested, written once. What becomes of it is in the rows of its runs, and in its verdict."""
+    """The request, written once. Its progress is in the rows of its runs and in its verdict."""
 
     sweep_id: str
     dataset: str
@@ -53,9 +53,9 @@ class OptionSweep:
     forced_by: str | None
     """Idempotency key of the request that forced it; None if it was not forced."""
     max_node_hours: float
-    """What the request allowed. The time limits of the runs together are not more."""
+    """The limit in the request. The time limits of the runs together do not exceed it."""
     metric: str | None
-    """What the runs are compared by: the first metric that the registration requires; None if nothing is."""
+    """The metric to compare runs by: the first one that the registration requires; None if there is none."""
     higher_is_better: bool
     runs: tuple[SweepRun, ...]
 
@@ -71,7 +71,7 @@ class OptionSweep:
 
     @property
     def node_hours(self) -> float:
-        """What the runs may take: their number times nodes times time limit."""
+        """Maximum node-hours of the runs: their number times nodes times time limit."""
         return sum(int(run.spec["num_nodes"]) * int(run.spec["timeout_s"]) for run in self.runs) / 3600
 
     def row(self, number: int, now: datetime) -> RunRecord:
@@ -133,9 +133,9 @@ class SweepVerdict:
 
 
 def verdict_on(sweep: OptionSweep, passing: Mapping[str, float]) -> SweepVerdict:
-    """Return which run is the best; ``passing`` is run → metric, in order, of those that may be registered.
+    """Return the best run; ``passing`` is run → metric, in order, for runs that may be registered.
 
-    Of equal ones the first is taken.
+    Of equal runs, the first is the best.
     """
     if not passing:
         return SweepVerdict(reason="no run of the sweep meets the requirements of the registration")
@@ -169,6 +169,6 @@ def check_bound(num_runs: int, num_nodes: int, timeout_s: int, max_node_hours: f
     if node_hours > max_node_hours:
         raise OptionSweepError(
             f"{num_runs} runs of {num_nodes} {'node' if num_nodes == 1 else 'nodes'} with a time limit of "
-            f"{timeout_s / 3600:.4g} h may take {node_hours:.4g} node-hours, and {max_node_hours:.4g} are allowed: "
+            f"{timeout_s / 3600:.4g} h may take {node_hours:.4g} node-hours, but {max_node_hours:.4g} are allowed: "
             "allow more, request fewer runs, or lower train.timeout_s of the pipeline"
         )

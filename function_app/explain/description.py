@@ -1,4 +1,4 @@
-"""What is known of a dataset version, for people: what is there, what is missing, what was rejected and why."""
+"""The description of a dataset version: accepted, missing and rejected shards, with reasons."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ def describe_version(version: DatasetVersion, services: Services, *, reads_shard
     pipeline = services.pipeline_of(version.dataset)
     if not pipeline.data.is_synthetic and not services.ledger.split_sizes(version):
         raise NotFoundError(
-            f"nothing of {version} has been noticed yet: an upload's event may take seconds, in a busy hour minutes; "
-            f"if it stays so, `landfall why {version}/SHARD` says what became of a file, and `landfall reconcile` "
-            "looks for missed ones"
+            f"no upload of {version} has been seen yet: events take seconds, or minutes under load. "
+            f"If this does not change, `landfall why {version}/SHARD` shows what happened to a file, and "
+            "`landfall reconcile` finds missed ones"
         )
     runs = services.ledger.runs(dataset=version.dataset)
     closings = services.ledger.generations(version)

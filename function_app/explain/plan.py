@@ -215,11 +215,11 @@ def _reason(met: RunRecord | None, generation: Generation, *, force: bool) -> st
     if met is not None:
         end = "has ended" if met.state in SETTLED else "is"
         return (
-            f"the same training of the same data ({what}) was requested before: {met.run_id} {end} {met.state}; no "
-            "new run would start, unless with force"
+            f"the same training on the same data ({what}) was requested before: {met.run_id} {end} {met.state}; no "
+            "new run would start without force"
         )
     if force:
-        return f"a new run, because it is forced, whatever was trained before on {what}"
+        return f"a new run on {what}, because it is forced"
     return f"a new run: no run has trained {what} with these options, this code and these machines"
 
 
@@ -231,7 +231,7 @@ def _validation(generation: Generation, manifest: Manifest | None) -> Iterator[s
             shards = "1 shard" if num_shards == 1 else f"{num_shards:,} shards"
             yield f"{split}: {shards}, {num_records:,} record{'' if num_records == 1 else 's'} accepted"
     elif generation.num_shards:
-        yield "the manifest cannot be read, so that nothing is known of the records"
+        yield "the manifest cannot be read, so the records are not known"
     else:
         yield "synthetic data: the training generates its records, and there is nothing to validate"
     if generation.guess:
@@ -256,7 +256,7 @@ def _cluster(site: Site, pipeline: Pipeline, capacity: Capacity | str) -> Cluste
         between = "InfiniBand" if known.infiniband else "Ethernet"
         network = f"{known.num_gpus} x {known.gpu} {known.gpu_memory_gb} GB a node; {between} between nodes"
     stay = f"{cluster.min_nodes} nodes stay" if cluster.min_nodes else "no nodes without a job"
-    kind = "low priority: nodes may be taken away" if cluster.priority == "low" else "dedicated"
+    kind = "low priority: nodes may be preempted" if cluster.priority == "low" else "dedicated"
     retired = retirement(machines.vm_size) or (f"{known.retired}" if known and known.retired else "")
     quota, enough_for = _quota(site, capacity)
     return ClusterPlan(
@@ -306,13 +306,13 @@ def _is_own(one: Estimate, pipeline: Pipeline) -> bool:
 def _throughput(own: Estimate | None, pipeline: Pipeline, *, has_prices: bool) -> str:
     if own is None or own.pace is None:
         if is_own_script(pipeline.train.script):
-            return "unknown: nothing is published of a script of your own; its first run on this cluster shows it"
+            return "unknown: there are no published figures for your own script, until its first run on this cluster"
         if not has_prices:
-            return "unknown: no run has shown it, and there is no prices.yaml beside the pipelines"
-        return "unknown: no run has shown it, and prices.yaml has no figure for this GPU and network"
+            return "unknown: no run has been measured, and prices.yaml is missing"
+        return "unknown: no run has been measured, and prices.yaml has no figure for this GPU and network"
     runs = f"{own.pace.num_runs} earlier {'run' if own.pace.num_runs == 1 else 'runs'}"
     return {
         "fitted": f"fitted to {runs} of the pipeline on several numbers of processes",
         "scaled": f"measured in {runs} of the pipeline, scaled to other sizes",
-        "published": "the cost model with published figures, since no run of the pipeline has shown its own",
+        "published": "the cost model with published figures, because no run of the pipeline has been measured",
     }[own.pace.source]

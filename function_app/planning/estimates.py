@@ -1,4 +1,4 @@
-"""Time and cost of a training on each number of nodes of a cluster, and which to take. Pure functions."""
+"""Time and cost of a training on each number of nodes of a cluster, and the recommended number. Pure functions."""
 
 from __future__ import annotations
 
@@ -240,10 +240,10 @@ class OneNode:
         faster = (one.total_s or 0) <= (several.total_s or 0)
         cheaper = one.cost is None or several.cost is None or one.cost <= several.cost
         verdict = {
-            (True, True): "one node with more GPUs is faster, and costs no more",
-            (True, False): "one node with more GPUs is faster, and costs more",
-            (False, True): "one node with more GPUs is slower, and costs no more",
-            (False, False): "more nodes are faster, and cost less",
+            (True, True): "one node with more GPUs is faster and costs no more",
+            (True, False): "one node with more GPUs is faster but costs more",
+            (False, True): "one node with more GPUs is slower but costs no more",
+            (False, False): "more nodes are faster and cost less",
         }[faster, cheaper]
         return f"{verdict}: {texts[0]}, against {texts[1]}"
 

@@ -1,4 +1,4 @@
-"""What was predicted of a run when it was submitted, what happened, and what earlier runs teach the next plan."""
+"""Predictions of runs at submission, their results, and what later plans learn from them."""
 
 from __future__ import annotations
 

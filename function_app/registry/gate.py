@@ -25,22 +25,22 @@ MAX_SHOWN_CHARS = 50
 
 @dataclass(frozen=True, kw_only=True)
 class MetricsOnlyReport(TrainingReport):
-    """What a user's script logged to MLflow or printed, which wrote no report."""
+    """The metrics that a user's script without a report logged to MLflow or printed."""
 
     metrics_from: str
-    """As history and lineage say it."""
+    """The source, as history and lineage state it."""
 
 
 class GateError(LandfallError):
     """The report does not allow a registration; the message names each requirement and the value."""
 
     failure_class: FailureClass | None = None
-    """What is to blame, where it is neither the data nor the training."""
+    """The cause, if it is neither the data nor the training."""
 
     def __init__(self, message: str, *, comparison: Mapping[str, Any] | None = None) -> None:
         super().__init__(message)
         self.comparison = comparison
-        """What was found beside the current model, if that is the reason."""
+        """The comparison with the current model, if that is the reason."""
 
 
 class MissingMetricError(GateError):
@@ -50,7 +50,7 @@ class MissingMetricError(GateError):
 
 
 class MissingResourcesError(GateError):
-    """The report is of fewer ranks or nodes than were paid for, or of another device."""
+    """The report states fewer ranks or nodes than requested, or another device."""
 
     failure_class = FailureClass.MISSING_RESOURCES
 
@@ -68,7 +68,7 @@ def superseded_by(run: RunRecord, ledger: VersionLedger) -> str | None:
 
 
 def check_superseded(run: RunRecord, register: Register, ledger: VersionLedger) -> str | None:
-    """Return the same. Raises GateError if the pipeline keeps such models unregistered."""
+    """Return which generation superseded the run's. Raises GateError if register.superseded is keep."""
     superseded = superseded_by(run, ledger)
     if superseded is not None and register.superseded == "keep":
         raise GateError(f"{superseded}, and register.superseded is keep")
@@ -87,7 +87,7 @@ def read_report(run: RunRecord, run_outputs: DocumentStore, jobs: JobService) ->
         text = run_outputs.read(path, max_bytes=MAX_REPORT_BYTES)
     except DocumentTooLargeError as error:
         raise GateError(str(error)) from error
-    missing = f"the job completed without a training report: there is no {path} in the runs container"
+    missing = f"the job completed without a training report: {path} does not exist in the runs container"
     if text is None:
         if own:
             return _without_file(run, spec, jobs, missing)
@@ -114,7 +114,7 @@ def report_as_far_as_there_is_one(run: RunRecord, run_outputs: DocumentStore, jo
         spec = spec_from_json(run.spec)
         if not runs_own_script(spec.command):
             raise
-        return MetricsOnlyReport(**vars(_plain(run, spec)), metrics_from="nowhere: it left none that can be read")
+        return MetricsOnlyReport(**vars(_plain(run, spec)), metrics_from="nowhere: there is none that can be read")
 
 
 def _without_file(run: RunRecord, spec: JobSpec, jobs: JobService, missing: str) -> TrainingReport:
@@ -193,7 +193,7 @@ def check_contents(run: RunRecord, report: TrainingReport) -> None:
     """
     if not report.contents_checked and not runs_own_script(spec_from_json(run.spec).command):
         raise GateError(
-            "the training did not compare the content of the shards with what was accepted: it is of an earlier "
+            "the training did not compare the shards with the accepted content, because it is an earlier "
             "version; deploy the current one, then train again"
         )
 
@@ -215,7 +215,7 @@ def check_gate(pipeline: Pipeline | None, report: TrainingReport) -> Register:
 
 
 def _throughput(pipeline: Pipeline, report: TrainingReport) -> str:
-    """Return the figure that a run on synthetic data is for."""
+    """Return the throughput, which is the result of a run on synthetic data."""
     if not pipeline.data.is_synthetic:
         return ""
     measured = "nothing was timed" if report.images_per_s is None else f"{report.images_per_s:.6g} images/s"

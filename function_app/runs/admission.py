@@ -1,8 +1,8 @@
 """May a run be submitted now? Its data must not be on hold, and the run queue must admit it.
 
-What waits is admitted when the runs before it end. Each change of the queue is one compare-and-swap. What follows
-from it (messages, rows of runs that lost their place) can be repeated, so the next handler or the sweep finishes what
-a handler that died has left.
+Waiting runs are admitted when the runs before them end. Each change of the queue is one compare-and-swap. Its
+consequences (messages, rows of runs that lost their place) can be repeated, so the next handler or the sweep finishes
+the work of a handler that died.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ def admit(run: RunRecord, services: RunServices, *, by: Actor) -> bool:
 
 
 def release(run: RunRecord, services: RunServices, *, by: Actor) -> None:
-    """Release the place of a run that has ended, and start what waited for it.
+    """Release the place of a run that has ended, and start the next runs.
 
-    Where a person canceled the run, what waited for it by then is dropped instead of started.
+    If a person canceled the run, runs that waited for it by then are dropped instead.
     """
-    canceled, rules = run.canceled_by == PERSON, _rules(services)  # also where a failed run's next attempt was
+    canceled, rules = run.canceled_by == PERSON, _rules(services)  # also if a failed run's next attempt was
     before, after = services.ledger.change_run_queue(
         lambda queue: run_queue.release(
             queue,
@@ -58,7 +58,7 @@ def release(run: RunRecord, services: RunServices, *, by: Actor) -> None:
 
 
 def sweep_run_queue(services: RunServices) -> None:
-    """Finish what handlers that died left undone: ended runs that hold a place, places that no run has taken."""
+    """Finish the work of handlers that died: ended runs that hold a place, places that no run has taken."""
     rules = _rules(services)
     before, after = services.ledger.change_run_queue(lambda queue: run_queue.admit(queue, rules))
     _carry_out(before, after, services, by=Actor.SWEEP)
@@ -99,7 +99,7 @@ def place_in_line(run: RunRecord, queue: RunQueue) -> str | None:
 
 
 def _record_waiting(run: RunRecord, queue: RunQueue, services: RunServices, *, is_new: bool, by: Actor) -> None:
-    """Record what a run waits for, and notify people once for each place in line, whichever run has it."""
+    """Record what a run waits for, and notify people once for each place in the queue."""
     reason = place_in_line(run, queue) or f"waits behind the {len(queue.queued)} runs that are in line"
     if is_new:
         services.history.record(run.run_id, "run_armed", reason)
@@ -133,7 +133,7 @@ def _notify_version(run: RunRecord, text: str, services: RunServices, *, outcome
 def _carry_out(
     before: RunQueue, after: RunQueue, services: RunServices, *, by: Actor, own: str | None = None
 ) -> None:
-    """Start the runs that were admitted, except the caller's own, and write down which runs lost their place."""
+    """Start the admitted runs, except the caller's own, and record which runs lost their place."""
     for entry in after.running:
         if entry.logical_run != own and not before.is_running(entry.logical_run):
             services.requests.send(_request(entry, services.ledger))
@@ -157,7 +157,7 @@ def _request(entry: QueueEntry, ledger: RunLedger) -> TrainingRequest:
 
 
 def _drop(lost: Dropped, services: RunServices, *, by: Actor) -> None:
-    """End a run that lost its place, and notify people where its version is not trained on."""
+    """End a run that lost its place, and notify people if its version is not trained on."""
     now, run = services.clock(), run_on_record(services.ledger, f"{lost.logical_run}-a1")
     target, reason = RunState.SUPPRESSED, lost.reason
     run, moved = move_run(services.ledger, run, target, by=by, now=now, ended_at=now, reason=reason)
@@ -172,7 +172,7 @@ def _drop(lost: Dropped, services: RunServices, *, by: Actor) -> None:
 
 # -- holds ----------------------------------------------------------------------------------------------------
 RELEASED = "released: "
-"""Begins the mark of a hold that a person has lifted; the rest is the hold as it was."""
+"""Prefix of the mark of a lifted hold; the rest is the original hold."""
 
 
 def hold_data(run: RunRecord, ledger: RunsLedger, history: History, now: datetime) -> None:
@@ -187,9 +187,9 @@ def hold_data(run: RunRecord, ledger: RunsLedger, history: History, now: datetim
 
 
 def submit_again(run: RunRecord) -> str:
-    """Return the command that trains again what a run did not.
+    """Return the command that repeats a run's training.
 
-    After a forced run without ``--force`` an earlier request would be answered, which may have ended otherwise.
+    After a forced run it has ``--force``; without it, an earlier request would be returned.
     """
     return f"landfall submit {run.dataset_version}" + (" --force" if run.forced_by is not None else "")
 
@@ -212,8 +212,8 @@ def refuse_held(generation: Generation, ledger: RunsLedger) -> None:
 def why_held(version: DatasetVersion, generation: int, ledger: IngestLedger | RunsLedger) -> str | None:
     """Return why a generation is held: which run failed on it. None if it is not held.
 
-    A shard that was uploaded since lifts the hold, also with the same content: what broke the run may have been the
-    file as it was stored.
+    A shard that was uploaded since then lifts the hold, even with the same content: the stored file may have been
+    damaged.
     """
     mark = ledger.mark(_hold_mark(version, generation))
     if mark is None or mark.startswith(RELEASED):

@@ -1,4 +1,4 @@
-"""Canceling a run: at once where Azure ML has no job of it, otherwise by asking and waiting for the job's end."""
+"""Cancel runs: immediately if Azure ML has no job, otherwise by canceling the job and waiting for its end."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from function_app.services import RunServices
 def cancel_run(run_id: str, *, canceled_by: str, reason: str, services: RunServices) -> RunRecord:
     """Cancel the last attempt of a run; repeating it changes nothing.
 
-    Raises NotFoundError, and RunEndedError where the run has ended otherwise.
+    Raises NotFoundError, and RunEndedError if the run has ended otherwise.
     """
     attempt = last_attempt(run_id, services.ledger)
     if attempt is None:

@@ -1,7 +1,7 @@
-"""The check of a pipeline's options against the data, before a job is paid for: what does not fit is refused.
+"""Check a pipeline's options against the data before a job is submitted, and refuse mismatches.
 
-A mistake in a pipeline file says nothing against the data: they are not held, and once the file is corrected the same
-version can be requested again without force.
+After a mistake in a pipeline file the data are not held: once the file is corrected, the same version can be
+requested again without force.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def other_contract(run: RunRecord, services: RunServices) -> str | None:
 def misfit(run: RunRecord, services: RunServices) -> str | None:
     """Return why a run that its data's closing has started cannot work; None if it may.
 
-    Other runs were checked when they were requested. A job that Azure ML already has, because the handler that
-    submitted it died before it wrote that down, passes.
+    Other runs were checked when they were requested. A job that Azure ML already has passes: the handler that
+    submitted it died before recording that.
     """
     pipeline = services.pipelines.get(run.dataset_version.dataset)
     generation = services.ledger.latest_generation(run.dataset_version)
@@ -59,7 +59,7 @@ def misfit(run: RunRecord, services: RunServices) -> str | None:
 def _problems(
     pipeline: Pipeline, options: TrainingOptions, generation: Generation, documents: DocumentStore
 ) -> tuple[str, ...]:
-    """Return what does not fit. A script of one's own decides itself what the options mean."""
+    """Return what does not fit. The user's own script defines its options."""
     if is_own_script(pipeline.train.script):
         return ()
     required = pipeline.register_.require if pipeline.register_ else ()

@@ -26,7 +26,7 @@ _MAX_TAG_CHARS = 256
 
 @dataclass(frozen=True, kw_only=True)
 class ScriptCheck:
-    """What was found in a pipeline's script."""
+    """Findings in a pipeline's script."""
 
     errors: tuple[str, ...] = ()
     """Each with place, code and message; or why the script cannot be read."""
@@ -46,14 +46,14 @@ def check_script(
     read_modules: ReadModules = no_modules,
     arguments_of_runs: Sequence[Sequence[str]] = (),
 ) -> ScriptCheck:
-    """Check a pipeline's script with the modules that it imports, where it is the user's own.
+    """Check the user's own script, with the modules that it imports.
 
-    It must take the arguments of each run of an option sweep; without those, the pipeline's.
+    It must accept the arguments of each run of an option sweep or, without a sweep, the pipeline's.
     """
     train = pipeline.train
     if not is_own_script(train.script):
         return ScriptCheck()
-    from horovod_lint import Machine, Severity, lint_script  # imported if there is a script of one's own
+    from horovod_lint import Machine, Severity, lint_script  # imported only for the user's own script
 
     try:
         report = lint_script(
@@ -84,7 +84,7 @@ def refuse_bad_script(pipeline: Pipeline, check: ScriptCheck) -> None:
     if check.errors:
         raise ScriptRefusedError(
             f"pipeline {pipeline.pipeline}: {pipeline.train.script} has {_number(check)}; `landfall lint` explains "
-            "them and says what to write instead; request the run with force to train with the script as it is",
+            "them and the fixes; to train with the script as it is, request the run with force",
             findings=check.errors,
         )
 
@@ -92,8 +92,8 @@ def refuse_bad_script(pipeline: Pipeline, check: ScriptCheck) -> None:
 def script_refusal(run: RunRecord, services: RunServices) -> str | None:
     """Return why a run's script keeps it from being submitted; None if it does not.
 
-    Later attempts continue what passed once. A job that Azure ML already has, because the handler that submitted it
-    died before it wrote that down, passes too.
+    Later attempts continue a script that has passed. A job that Azure ML already has passes too: the handler that
+    submitted it died before recording that.
     """
     pipeline = services.pipelines.get(run.dataset_version.dataset)
     if pipeline is None or run.forced_by is not None or run.attempt > 1:

@@ -1,4 +1,4 @@
-"""Dead letters: messages and events that were given up move to the ledger with their error, and can be replayed."""
+"""Dead letters: failed messages and events are moved to the ledger with their error, and can be replayed."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def _deliver(letter: DeadLetter, services: Services) -> None:
     name = letter.dead_letter_id
     if not letter.is_whole:
         raise ReplayRefusedError(
-            f"dead letter {name} was too large to be kept: upload the shard or submit the run again instead"
+            f"dead letter {name} was too large to be stored: upload the shard or submit the run again instead"
         )
     if letter.source == DEAD_LETTERS:
         send_again(letter.payload, services)

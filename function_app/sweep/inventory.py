@@ -89,8 +89,8 @@ def _record_unlisted(beginning: str, services: IngestServices) -> None:
     folders = beginning.split("/")[:-1]
     subject = "/".join(folders[:2])
     reason = (
-        f"storage cannot list a blob whose name begins with {beginning!r} and goes on with an unusual character; "
-        "delete or rename it: until then every listing takes longer, and blobs with unusual names are passed over"
+        f"storage cannot list a blob whose name begins with {beginning!r} and continues with an unusual character; "
+        "delete or rename it: until then every listing takes longer, and blobs with unusual names are skipped"
     )
     services.history.record(subject, "blob_not_listed", reason)
     services.ledger.set_mark(name, day)

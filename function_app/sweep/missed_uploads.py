@@ -1,6 +1,6 @@
-"""What was uploaded without an event becomes messages in the queue of uploads, in fair turns between datasets.
+"""Send missed uploads to the queue, alternating between datasets.
 
-The sweep itself reads no shard: one dataset with thousands of them neither delays the others nor the sweep.
+The sweep itself does not read shards, so a dataset with thousands of them delays neither others nor the sweep.
 """
 
 from __future__ import annotations

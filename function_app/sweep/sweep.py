@@ -1,4 +1,4 @@
-"""The sweep: find what events have missed, and repair it with the functions that events call too."""
+"""The sweep: find work whose event was lost, and do it with the same functions that events call."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ NOUNS: tuple[tuple[str, str, str, str], ...] = (
     ("time and cost as table", "estimates.5.cost", "2 nodes    16 ranks  ", "<td>16</td>"),
     ("time and cost as chart", "estimates.5.total_s", "    landfall-a100    2  #", 'aria-label="Cost'),
     ("recommended size", "recommended.num_nodes", "recommended: 1 node of landfall-a100", "Recommended: 1 node of"),
-    ("one node", "one_node", "one node with more GPUs is faster, and", "one node with more GPUs is faster, and"),
+    ("one node", "one_node", "one node with more GPUs is faster", "one node with more GPUs is faster"),
     (
         "cold start",
         "own.start_s",

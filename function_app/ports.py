@@ -1,4 +1,4 @@
-"""What the flows need of the world: protocols that ``adapters`` implements on Azure and ``testing`` in memory.
+"""The interfaces that the flows need, implemented by ``adapters`` on Azure and by ``testing`` in memory.
 
 Every method may raise ServiceUnavailableError if trying again later may help.
 """
@@ -54,16 +54,16 @@ class ShardLedger(Protocol):
     def record_shard(self, shard: ShardRecord, *, is_first: bool = False) -> RecordedShard:
         """Write a verdict and move its bucket's counter, in one transaction.
 
-        ``is_first``: the caller has just seen that the position has no verdict. It saves a look, and changes nothing
-        if there is one after all. Raises LedgerConflictError if another writer kept winning.
+        ``is_first``: the caller has just seen that the position has no verdict. This saves a read, and has no effect
+        if there is one. Raises LedgerConflictError if another writer kept winning.
         """
         ...
 
     def record_first_verdicts(self, shards: Sequence[ShardRecord]) -> int | None:
         """Write the verdicts on accepted shards of one split and bucket, and move its counter, in one transaction.
 
-        Returns the counter. Returns None, and nothing is written, where a position has a verdict, or where the rows
-        are too large for one transaction. Raises LedgerConflictError if another writer kept winning.
+        Returns the counter. Returns None without writing if a position has a verdict, or if the rows are too large
+        for one transaction. Raises LedgerConflictError if another writer kept winning.
         """
         ...
 
@@ -88,7 +88,7 @@ class VersionLedger(Protocol):
         ...
 
     def latest_generation(self, version: DatasetVersion) -> Generation | None:
-        """Return the last closing of a version, None while it was never whole."""
+        """Return the last closing of a version, None if it was never complete."""
         ...
 
     def generations(self, version: DatasetVersion) -> list[Generation]:
@@ -118,13 +118,13 @@ class RunLedger(Protocol):
     def save_run(self, run: RunRecord) -> RunRecord:
         """Write a changed run if its revision is still the ledger's; return it with the new one.
 
-        Raises IllegalTransitionError if the state on record does not lead to the new one,
-        LedgerConflictError where another writer was first.
+        Raises IllegalTransitionError if the state on record does not lead to the new one, LedgerConflictError if
+        another writer was first.
         """
         ...
 
     def add_attempt(self, run: RunRecord, following: RunRecord) -> tuple[RunRecord, RunRecord]:
-        """Save a run, which names the attempt that continues it, and insert that attempt: both or neither.
+        """Save a run that names its next attempt, and insert that attempt, atomically.
 
         Returns both as they are on record. Raises LedgerConflictError if another writer changed the run first, or
         the attempt exists.
@@ -151,13 +151,13 @@ class RunQueueLedger(Protocol):
     """The run queue: which runs are admitted and which wait. Every method may raise ServiceUnavailableError."""
 
     def run_queue(self) -> RunQueue:
-        """Return the run queue; an empty one where nothing was written yet."""
+        """Return the run queue; an empty one if nothing was written yet."""
         ...
 
     def change_run_queue(self, change: Callable[[RunQueue], RunQueue]) -> tuple[RunQueue, RunQueue]:
         """Apply a pure change as one compare-and-swap; return the queue before and after it.
 
-        Nothing is written where it changes nothing. Raises LedgerConflictError if other writers kept winning.
+        Nothing is written if nothing changes. Raises LedgerConflictError if other writers kept winning.
         """
         ...
 
@@ -273,7 +273,7 @@ class DeadLetterSource(Protocol):
 
 
 class MessageQueue(Protocol):
-    """A queue of messages, besides what its trigger takes from it."""
+    """A queue of messages, in addition to its trigger."""
 
     def send_text(self, text: str) -> None:
         """Append a message."""
@@ -284,12 +284,12 @@ class MessageQueue(Protocol):
         ...
 
     def delete(self, message: QueuedMessage) -> None:
-        """Delete a message that was taken. It stays where it has been delivered again since."""
+        """Delete a message that was taken, unless it has been delivered again since."""
         ...
 
 
 def passed_over(prefix: str) -> None:
-    """Leave a blob alone that cannot be listed: the sweep records it."""
+    """Ignore a blob that cannot be listed; the sweep records it."""
     del prefix
 
 
@@ -310,8 +310,8 @@ class ShardStore(Protocol):
     def list(self, prefix: str, *, unlisted: Callable[[str], object] = passed_over) -> Iterator[BlobFacts]:
         """Yield the blobs below a prefix, in the order of their names.
 
-        Where one name keeps storage from listing the others, those with names of letters, digits, ``-``, ``.``, ``_``
-        and ``/`` are yielded, and ``unlisted`` is given the longest such beginning of that name.
+        If one name prevents storage from listing, blobs whose names have only letters, digits, ``-``, ``.``, ``_``
+        and ``/`` are yielded, and ``unlisted`` gets the longest such prefix of that name.
         """
         ...
 
@@ -335,7 +335,7 @@ class DocumentStore(Protocol):
     """Small documents in a container of the host's account: manifests, training reports, checkpoints."""
 
     def write_once(self, path: str, content: bytes) -> bool:
-        """Write unless the document exists; return False, and change nothing, where it does."""
+        """Write unless the document exists; return False, without a change, if it does."""
         ...
 
     def write(self, path: str, content: bytes) -> None:
@@ -367,7 +367,7 @@ class RequestQueue(Protocol):
         ...
 
     def delete(self, message: QueuedMessage) -> None:
-        """Delete a message that was sent. It stays where it has been delivered since."""
+        """Delete a message that was sent, unless it has been delivered since."""
         ...
 
 
@@ -375,9 +375,9 @@ class JobService(Protocol):
     """Azure ML jobs."""
 
     def submit(self, spec: JobSpec) -> JobStatus:
-        """Create the job, or return the same job where it exists under this name (idempotent).
+        """Create the job, or return the existing job with this name (idempotent).
 
-        Raises SubmissionRefusedError if the service refuses it for good.
+        Raises SubmissionRefusedError if the service refuses it permanently.
         """
         ...
 
@@ -390,7 +390,7 @@ class JobService(Protocol):
         ...
 
     def ours(self) -> list[JobStatus]:
-        """Return the newest jobs with Landfall's tags, as many as one page of the service lists."""
+        """Return the newest jobs with Landfall's tags: one page of the service."""
         ...
 
     def has_compute(self, name: str) -> bool:
@@ -398,13 +398,13 @@ class JobService(Protocol):
         ...
 
     def assets(self, spec: JobSpec) -> JobAssets:
-        """Return what is known of a job's environment and code. Raises SubmissionRefusedError."""
+        """Return the known facts about a job's environment and code. Raises SubmissionRefusedError."""
         ...
 
     def capacity(self) -> Capacity:
-        """Return the workspace's clusters as they are now, and the region's quotas where the identity may read them.
+        """Return the workspace's current clusters, and the region's quotas if the identity may read them.
 
-        What was found is kept for some seconds. Raises SubmissionRefusedError.
+        The result is cached for some seconds. Raises SubmissionRefusedError.
         """
         ...
 
@@ -431,7 +431,7 @@ class ModelRegistry(Protocol):
     """Azure ML models."""
 
     def register(self, registration: ModelRegistration) -> None:
-        """Create the model version; one that exists is left as it is."""
+        """Create the model version; an existing one is not changed."""
         ...
 
     def tag(self, name: str, version: str, tag: str, value: str | None) -> None:

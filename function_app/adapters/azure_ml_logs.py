@@ -25,7 +25,7 @@ ARTIFACTS = "workspaceartifactstore"
 MAX_LOGS = 5000
 """Log files that are listed: the root's is among the first by name."""
 _NO_ADDRESS = frozenset({401, 403, 404, 409})
-"""Statuses of an address without a signature: storage without keys, or that says nothing to strangers."""
+"""Statuses for a URL without a signature: the storage account has no keys or no anonymous access."""
 
 
 class JobLogs:

@@ -37,9 +37,9 @@ DEFAULT_SUFFIX = "core.windows.net"
 MAX_SETTING_CHARS = 8192
 CONNECTION_TIMEOUT_S = 5
 READ_TIMEOUT_S = 30
-"""Half of the SDK's 60 s: a single read is at most one range of a shard, and repeating a stuck one is better."""
+"""Half of the SDK's 60 s: a read is at most one range of a shard, so a stuck one is better repeated."""
 RETRY_TOTAL = 3
-"""The queue delivers again in any case; more retries here would only delay the other shards of the batch."""
+"""The queue delivers again anyway; more retries here would only delay the other shards of the batch."""
 
 _SUFFIX = re.compile(r"[a-z0-9-]{1,63}(\.[a-z0-9-]{1,63}){1,5}")
 _ACCOUNT_NAME = re.compile(r"[a-z0-9]{3,24}")
@@ -66,7 +66,7 @@ def read_connection(
 ) -> ConnectionSettings:
     """Return one connection; ``services`` names the services that it must reach.
 
-    Raises SettingsError naming the setting that is wrong, or all that are missing; a secret is never repeated in it.
+    Raises SettingsError naming the wrong setting or all missing ones; it never contains a secret.
     """
     connection_string = _bounded(settings, name)
     if connection_string is not None:
@@ -256,7 +256,7 @@ def client_options(retry_class: Any, **own: Any) -> dict[str, Any]:
 def _transport(options: Mapping[str, Any]) -> Any:
     """Return the SDK's transport, which looks for proxies and certificates in the environment once for each client.
 
-    By itself it reads the whole environment again with each request: a sixth of the time that a request costs.
+    Its default reads the whole environment for each request, which takes a sixth of a request's time.
     """
     from azure.core.pipeline.transport import RequestsTransport
 
@@ -281,13 +281,13 @@ def _transport(options: Mapping[str, Any]) -> Any:
 
 
 def read_refusal(response: PipelineResponse[Any, Any]) -> None:
-    """Read the body of a refusal: an unread one holds its connection until the garbage collector runs."""
+    """Read the body of a refusal; an unread one keeps its connection open until garbage collection."""
     if response.http_response.status_code >= HTTPStatus.BAD_REQUEST:
         response.http_response.read()
 
 
 def credential(client_id: str | None) -> TokenCredential:
-    """Return the user-assigned identity, or the default credential where no client id is set."""
+    """Return the user-assigned identity, or the default credential if no client id is set."""
     from azure.identity import DefaultAzureCredential, ManagedIdentityCredential
 
     return ManagedIdentityCredential(client_id=client_id) if client_id else DefaultAzureCredential()

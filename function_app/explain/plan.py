@@ -306,7 +306,7 @@ def _is_own(one: Estimate, pipeline: Pipeline) -> bool:
 def _throughput(own: Estimate | None, pipeline: Pipeline, *, has_prices: bool) -> str:
     if own is None or own.pace is None:
         if is_own_script(pipeline.train.script):
-            return "unknown: there are no published figures for your own script, until its first run on this cluster"
+            return "unknown until its first run: there are no published figures for your own script"
         if not has_prices:
             return "unknown: no run has been measured, and prices.yaml is missing"
         return "unknown: no run has been measured, and prices.yaml has no figure for this GPU and network"

@@ -1,4 +1,4 @@
-"""The few things that the ledger asks of Azure tables: read a row, scan keys, commit changes of one partition."""
+"""The table operations of the ledger: read a row, scan keys, commit changes of one partition."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _CONFLICT = frozenset({404, 409, 412})
 """A row to change is gone, a row to create is there, a row was changed in the meantime."""
 
 _REPEATED = frozenset({"POST"})
-"""A write whose answer was lost may be repeated, other than the SDK assumes: see ``new_writer``."""
+"""A write whose response was lost may have been repeated, which the SDK does not expect: see ``new_writer``."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +47,7 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """One row of a transaction: created where ``etag`` is None, otherwise replaced, or deleted without columns."""
+    """One row of a transaction: created if ``etag`` is None, deleted if it has no columns, otherwise replaced."""
 
     key: str
     columns: Mapping[str, Any] | None
@@ -55,7 +55,7 @@ class Change:
 
 
 def new_writer() -> str:
-    """Return a mark for the rows that one call writes. It serves as a record's revision, too.
+    """Return a mark for the rows that one call writes. It is also the record's revision.
 
     Where an answer was lost and the SDK has repeated the request, the repetition meets our own row and looks like a
     conflict; the mark tells the two apart.
@@ -153,7 +153,7 @@ def _marked(change: Change, writer: str) -> Change:
 
 
 def _send(client: TableClient, operations: list[tuple[str, dict[str, Any], dict[str, Any]]]) -> None:
-    """Send a transaction; a single new row goes as a plain insert, which costs both sides half of that."""
+    """Send a transaction; a single new row is sent as a plain insert, which costs half."""
     if len(operations) == 1 and operations[0][0] == "create":
         client.create_entity(operations[0][1], response_preference="return-no-content", retry_on_methods=_REPEATED)
     else:

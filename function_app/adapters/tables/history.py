@@ -31,7 +31,7 @@ class TableHistory:
         return [from_columns(HistoryEntry, row.columns) for row in rows]
 
     def history_below(self, prefix: str, *, limit: int) -> list[HistoryEntry]:
-        """See Ledger. One operation for every 1,000 entries; ``limit`` cuts off the subjects late in the alphabet."""
+        """See Ledger. One operation for every 1,000 entries; ``limit`` drops the alphabetically last subjects."""
         low = joined("subject", escaped(prefix))
         condition = "PartitionKey ge @low and PartitionKey lt @high"
         rows = self._tables.scan("decisions", condition, limit, low=low, high=low[:-1] + chr(ord(low[-1]) + 1))

@@ -70,7 +70,7 @@ class TableShards:
         for number in tries(f"{len(shards)} shards of {first.dataset_version}"):
             before, counter = counter, self._tables.get("shards", partition, counter_key(first.split))
             if number and _etag(before) == _etag(counter):
-                return None  # it was not the counter that another writer had changed
+                return None  # another writer changed a row other than the counter
             accepted = len(shards) + (0 if counter is None else _accepted(counter))
             try:
                 self._tables.commit("shards", partition, [*rows, _counter_row(first.split, accepted, counter)])
@@ -99,7 +99,7 @@ class TableShards:
         return map(_verdict, rows)
 
     def _replace(self, row: Row | None, replaced: ShardRecord | None, shard: ShardRecord, writer: str) -> int | None:
-        """Try once; return the counter where it moved. Raises LedgerConflictError."""
+        """Try once; return the counter if it changed. Raises LedgerConflictError."""
         partition = shard_partition(shard.dataset_version, shard.bucket)
         columns = to_columns(shard) | {"writer": writer}
         changes = [Change(key=shard_key(shard.split, shard.index), columns=columns, etag=_etag(row))]

@@ -314,7 +314,7 @@ def test_a_script_of_ones_own_has_a_plan_without_figures_then_with_those_of_its_
     world.upload_shards(*ALL_SHARDS)
     plan = planned(world)
 
-    assert "script of your own" in plan.throughput
+    assert "your own script" in plan.throughput
     assert plan.own is not None
     assert (None, None) == (plan.own.steps, plan.own.run_s)
 

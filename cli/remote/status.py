@@ -16,6 +16,7 @@ from cli.remote.api_client import ApiClient, shown_time
 from cli.remote.watching import describe_overview, follow, now
 from cli.screen import answer, show
 from shared.safe_text import readable_bytes
+from shared.shard_names import is_among
 
 MAX_LISTED = 20
 STYLES = {
@@ -126,14 +127,18 @@ def _split(name: str, split: Mapping[str, Any]) -> Iterator[str]:
     if split.get("statistics") and split["statistics"]["num_records"]:
         yield from _statistics(split["statistics"])
     for rejected in split["rejected"][:MAX_LISTED]:
-        yield f"    rejected {rejected['shard']}: {reason_text(rejected['reasons'])}"
-    for missing in split["missing"][:MAX_LISTED]:
+        name, why = rejected["shard"], reason_text(rejected["reasons"])
+        yield f"    rejected {why if why.startswith(name) else f'{name}: {why}'}"
+    names = [rejected["shard"] for rejected in split["rejected"]]
+    absent = [missing for missing in split["missing"] if not is_among(missing, names)]
+    for missing in absent[:MAX_LISTED]:
         yield f"    missing {missing}"
-    if split["num_missing"] > MAX_LISTED:
-        yield f"    … {split['num_missing'] - MAX_LISTED:,} more are missing"
+    num_absent = split["num_missing"] - len(split["missing"]) + len(absent)
+    if num_absent > MAX_LISTED:
+        yield f"    … {num_absent - MAX_LISTED:,} more are missing"
     if unlisted := split.get("unlisted"):
         more = f" and {split['num_unlisted'] - MAX_LISTED:,} more" if split["num_unlisted"] > MAX_LISTED else ""
-        yield f"    no part of the version, as its list does not name them: {', '.join(unlisted[:MAX_LISTED])}{more}"
+        yield f"    in storage, but not part of the version: {', '.join(unlisted[:MAX_LISTED])}{more}"
 
 
 def _statistics(statistics: Mapping[str, Any]) -> Iterator[str]:
@@ -154,7 +159,10 @@ def _labels(labels: Mapping[str, int], other: int) -> str:
         return ""
     total = sum(labels.values()) + other
     rarest, commonest = min(labels, key=labels.__getitem__), max(labels, key=labels.__getitem__)
-    shares = f"{rarest} ({labels[rarest] / total:.1%}) to {commonest} ({labels[commonest] / total:.1%})"
+    if len(labels) > 1 and labels[rarest] == labels[commonest]:
+        shares = f"each {labels[rarest] / total:.1%}"
+    else:
+        shares = f"{rarest} ({labels[rarest] / total:.1%}) to {commonest} ({labels[commonest] / total:.1%})"
     return f"{len(labels):,}{' and more' if other else ''} labels, {shares} of the records"
 
 
@@ -170,7 +178,11 @@ def _values(seen: Mapping[str, Any]) -> str:
 
 def _range(seen: Mapping[str, Any]) -> str:
     unit = " bytes" if seen["kind"] == "bytes" else ""
-    return "" if seen["minimum"] is None else f"{seen['minimum']:,g} to {seen['maximum']:,g}{unit}"
+    if seen["minimum"] is None:
+        return ""
+    if seen["minimum"] == seen["maximum"]:
+        return f"{seen['minimum']:,g}{unit}"
+    return f"{seen['minimum']:,g} to {seen['maximum']:,g}{unit}"
 
 
 def _drift(version: Mapping[str, Any]) -> Iterator[str]:
@@ -186,14 +198,11 @@ def _drift(version: Mapping[str, Any]) -> Iterator[str]:
 
 
 def reason_text(reasons: Sequence[Mapping[str, Any]]) -> str:
-    """Describe why a shard was rejected: the first reason with its place, and the number of further ones."""
+    """Describe why a shard was rejected: the first reason, which names its place, and the number of further ones."""
     if not reasons:
         return "no reason on record"
-    first = reasons[0]
-    places = [("record", first.get("record_index")), ("byte", first.get("byte_offset"))]
-    place = ", ".join(f"{name} {number}" for name, number in places if number is not None)
     more = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
-    return f"{first['message']}{f' [{place}]' if place else ''}{more}"
+    return f"{reasons[0]['message']}{more}"
 
 
 @click.command(epilog="Example: landfall why digits/2026-11-20")

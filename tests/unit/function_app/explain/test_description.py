@@ -41,8 +41,8 @@ def test_a_closed_version_has_its_generation_and_runs() -> None:
 @pytest.mark.parametrize(
     ("dataset", "message"),
     [
-        ("letters", "dataset letters has no pipeline"),
-        ("digits", "no upload of digits/v9 has been seen yet: .* `landfall reconcile`"),
+        ("letters", "dataset 'letters' has no pipeline; there are pipelines for digits"),
+        ("digits", "nothing of digits/v9 has been noticed yet: .* `landfall reconcile`"),
     ],
 )
 def test_an_unknown_subject_is_not_found(dataset: str, message: str) -> None:

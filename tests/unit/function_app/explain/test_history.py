@@ -80,7 +80,7 @@ def test_an_open_version_waits_for_its_shards() -> None:
     world.deliver(world.put(TRAIN_SHARDS[1], b"<html>"))
     better, missing = explained(world).awaited
     assert better.startswith(f"a corrected upload of {TRAIN_SHARDS[1]}, which was rejected: ")
-    assert "2 shards: train-00001-of-00002, validation-*" in missing
+    assert missing.startswith("1 shard: validation-*: no shard of this split has come yet; ")
     assert missing.endswith("a notification is sent if none arrives within 1 d")
 
 
@@ -210,7 +210,10 @@ def test_a_version_of_a_dataset_without_a_pipeline_says_so() -> None:
     world.upload_shards(*ALL_SHARDS[:1])
     world.services = replace(world.services, pipelines={})
     explanation = explained(world, "digits/v1")
-    assert (["shard_accepted"], ("dataset digits has no pipeline",)) == (actions(explanation), explanation.awaited)
+    assert (["shard_accepted"], ("dataset 'digits' has no pipeline; there is no pipeline at all",)) == (
+        actions(explanation),
+        explanation.awaited,
+    )
 
 
 def test_a_shard_that_its_version_still_lacks_is_awaited() -> None:

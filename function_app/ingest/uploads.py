@@ -214,7 +214,7 @@ def _pass_over(upload: Upload, services: IngestServices) -> None:
     """Leave an upload that matches no pipeline in service. The sweep finds it once its pipeline is corrected."""
     dataset = upload.path.partition("/")[0]
     if upload.container == services.data_container and dataset in services.out_of_service:
-        reason = f"it is judged when the file is mended: {services.outage(dataset)}"
+        reason = f"it is judged when the file is corrected: {services.outage(dataset)}"
         services.history.record(upload.path, "upload_waits", reason)
         return
     # Counted by day, not by path: other writers in the account must not fill the ledger.

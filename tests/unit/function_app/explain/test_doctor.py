@@ -93,7 +93,7 @@ def test_a_cluster_that_is_gone_is_found_with_the_pipelines_that_name_it() -> No
             ),
         ),
         ("digits.yaml: train: is required", "correct the file until `landfall check` finds nothing, then: azd up"),
-        ("digits.yaml: LANDFALL_CODE_ID: the function app speaks version 1", "azd up"),
+        ("digits.yaml: LANDFALL_CODE_ID: the function app supports version 1", "azd up"),
     ],
 )
 def test_a_pipeline_out_of_service_is_found(problem: str, fix: str) -> None:

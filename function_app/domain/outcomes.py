@@ -53,21 +53,21 @@ OUTCOMES: Mapping[str, Outcome] = {
         "Correct the shards and upload them again. To see all of them: landfall status {subject}",
     ),
     "set_rejected": _outcome(
-        "whole, but refused",
+        "complete, but refused",
         VERSION,
         "problems",
         "The version is not trained on until its shards fit together.",
         "Upload the shards that the reasons name again. To see them: landfall status {subject}",
     ),
     "set_warned": _outcome(
-        "whole, with warnings",
+        "complete, with warnings",
         VERSION,
         "problems",
         "The version is trained on as it is.",
         "If this is not intended, cancel the run and upload the data again: landfall status {subject}",
     ),
     "version_whole": _outcome(
-        "whole",
+        "complete",
         VERSION,
         "progress",
         "All shards are accepted, so a training can start.",
@@ -81,7 +81,7 @@ OUTCOMES: Mapping[str, Outcome] = {
         "Upload the missing shards: landfall status {subject}",
     ),
     "version_changed": _outcome(
-        "changed after it was whole",
+        "changed after it was complete",
         VERSION,
         "problems",
         "The registered model was trained on other data.",

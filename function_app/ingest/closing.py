@@ -125,7 +125,7 @@ def _generation(
         services.documents.write_once(generation.manifest_path, manifest.to_json().encode())
         if warnings := _warnings(pipeline, manifest):
             # Before the row: a step that dies here is repeated; one that dies after the row is not.
-            text = f"whole and can be trained, with {len(warnings)} warnings: {warnings[0].message}"
+            text = f"complete and can be trained, with {len(warnings)} warnings: {warnings[0].message}"
             _notify_of_set(pipeline, manifest, warnings, outcome=SET_WARNED, text=text, services=services)
         is_fresh = _notify_of_closing(pipeline, generation, services) or bool(warnings)
         if services.ledger.add_generation(generation):
@@ -231,7 +231,7 @@ def _record_closing(generation: Generation, warnings: list[str], services: Inges
     services.history.record(
         str(generation.dataset_version),
         "version_closed" if generation.number == 1 else "version_changed",
-        f"whole with {generation.num_shards} shards and {generation.num_records} records: "
+        f"complete with {generation.num_shards} shards and {generation.num_records} records: "
         f"generation {generation.number}{table}{guessed}{warned}",
         fingerprint=generation.fingerprint,
         manifest=generation.manifest_path,
@@ -302,7 +302,7 @@ def _notify_of_closing(pipeline: Pipeline, generation: Generation, services: Ing
         outcome="version_whole",
         occasion=generation.fingerprint[:12],
         content={
-            "text": f"{version} is whole with {generation.num_shards} shards and {generation.num_records} records.",
+            "text": f"{version} is complete with {generation.num_shards} shards and {generation.num_records} records.",
             "dataset": version.dataset,
             "version": version.version,
             "generation": generation.number,
@@ -345,7 +345,7 @@ def refuse_set(pipeline: Pipeline, manifest: Manifest, formats: Mapping[str, str
     if not reasons:
         return False
     messages = [reason.message for reason in reasons[:MAX_LISTED_REASONS]]
-    text = f"whole, but refused as a set for {len(reasons)} reasons: {messages[0]}"
+    text = f"complete, but refused as a set for {len(reasons)} reasons: {messages[0]}"
     if messages != _last_messages(version, services):
         services.history.record(str(version), SET_REJECTED, text, fingerprint=manifest.fingerprint, messages=messages)
     _notify_of_set(pipeline, manifest, reasons, outcome=SET_REJECTED, text=text, services=services)

@@ -101,7 +101,7 @@ def _span(upload: Upload, place: ShardPlace, services: IngestServices) -> Abstra
 def _checked_again(pipeline: Pipeline, version: DatasetVersion, services: IngestServices) -> str:
     """Close a version that is complete with a file that is no shard, or passes with it; return what came of it."""
     closed = close_version(pipeline, version, services)
-    found = "not whole, or refused as a set" if closed is None else f"generation {closed.number}"
+    found = "not complete, or refused as a set" if closed is None else f"generation {closed.number}"
     return f"checked its version again: {found}"
 
 

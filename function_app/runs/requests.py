@@ -131,7 +131,7 @@ def closing_of(pipeline: Pipeline, version: DatasetVersion, services: RunService
 def _not_whole(pipeline: Pipeline, version: DatasetVersion, services: RunServices) -> VersionNotWholeError:
     missing = missing_shards(pipeline, version, services)
     refusal = () if missing else refusal_messages(version, services.ledger)
-    problem = f"refused as a set for {len(refusal)} reasons" if refusal else f"not whole: {len(missing)} missing"
+    problem = f"refused as a set for {len(refusal)} reasons" if refusal else f"not complete: {len(missing)} missing"
     return VersionNotWholeError(f"{version} is {problem}", missing=(*missing, *refusal))
 
 

@@ -20,8 +20,8 @@ from cli.remote.api_client import ApiClient
 from function_app.domain.checks import ONE_ITEM, Check, CheckState
 
 if TYPE_CHECKING:  # an installed package does not have them
-    from cli.doctor.azure import Clusters, Deployment
     from cli.deploy.workspace import WorkspaceId
+    from cli.doctor.azure import Clusters, Deployment
 
 WRONG, NOT_SEEN = 1, 3
 """Exit codes; click ends with 2 where the command line is wrong."""
@@ -140,9 +140,9 @@ def _read_back(deployment: Deployment, trace_id: str, checks: Sequence[Check], w
 
 def _from_environment(environ: Mapping[str, str]) -> Deployment | None:
     """Return the deployment that azd's variables name, None where they name none."""
-    from cli.doctor.azure import Deployment
     from cli.deploy.assets import ENVIRONMENT_NAME
     from cli.deploy.workspace import WorkspaceId
+    from cli.doctor.azure import Deployment
 
     names = [f"LANDFALL_{name}" for name in ("SUBSCRIPTION_ID", "RESOURCE_GROUP", "WORKSPACE", "ENVIRONMENT_VERSION")]
     if not all(environ.get(name) for name in names):

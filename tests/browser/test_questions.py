@@ -28,7 +28,7 @@ MAX_CLICKS = 2
 NUM_QUESTIONS = 20
 ANSWERS: Mapping[int, tuple[str, str]] = {
     1: ("a corrected upload of train-00001-of-00008", "a corrected upload of train-00001-of-00008"),
-    2: ("Mend the file", "rejected train-00001-of-00008.tfrecord"),
+    2: ("Correct the file", "rejected train-00001-of-00008.tfrecord"),
     3: ("What the last 7 days cost", "Together: "),
     4: ("Data owner:", "data owner: digits/v3"),
     5: ("12 of 20 epochs", "epoch 12 of 20"),

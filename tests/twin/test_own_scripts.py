@@ -222,5 +222,5 @@ def test_a_script_for_tensorflow_1_fails_with_what_it_needs(twin: TwinUnderTest)
     run = twin.await_settled("estimator/v1")
     history = str(twin.api.get(f"/api/why/{run['run_id']}"))
     assert ("failed", "packages", True) == (run["state"], run["failure_class"], "has no attribute" in history), run
-    assert "take an image with the version of TensorFlow that the script was written for" in history
+    assert "use an image with the version of TensorFlow that the script was written for" in history
     assert twin.api.dataset_version("estimator", "v1")["hold"] is None

@@ -77,7 +77,7 @@ CASES: Mapping[FailureClass, Case] = {
     FailureClass.CONTAINER: Case(
         variables={"BASH_ENV": ENTRY_POINT},
         remedy=Remedy.STOP,
-        words="take an image for linux/amd64 that has Python on its PATH, and no entry point that ends by itself",
+        words="use an image for linux/amd64 with Python on its PATH and without an entry point that exits",
     ),
     FailureClass.OUT_OF_MEMORY: Case(
         script=OWN_TRAINING,
@@ -94,7 +94,7 @@ CASES: Mapping[FailureClass, Case] = {
     FailureClass.ARGUMENTS: Case(
         variables={"STAND_IN_NEEDS": "folds"},
         remedy=Remedy.STOP,
-        words="let the script know what it is started with, or correct train.arguments or train.pass_paths",
+        words="let the script accept its arguments, or correct train.arguments or train.pass_paths",
     ),
     FailureClass.MISSING_FILE: Case(
         variables={"STAND_IN_READS": "weights.h5"},
@@ -131,7 +131,7 @@ WITHOUT_ANOTHER_CLUSTER = Case(
 )
 OF_A_SCRIPT = Case(variables=exits_with(137), remedy=Remedy.OTHER_SIZE, words="exited with status code 137")
 LACKS_PYTHON = Case(
-    variables={"PATH": "/nowhere"}, remedy=Remedy.STOP, words="take an image for linux/amd64 that has Python"
+    variables={"PATH": "/nowhere"}, remedy=Remedy.STOP, words="use an image for linux/amd64 with Python"
 )
 CONTINUED = frozenset({Remedy.RESUME, Remedy.WAIT, Remedy.SMALLER_BATCH, Remedy.OTHER_SIZE})
 

@@ -207,13 +207,13 @@ TRACEBACK = 'Traceback (most recent call last):\n  File "mine.py", line 1, in <m
             "packages",
             1,
             f"{TRACEBACK}AttributeError: module 'tensorflow' has no attribute 'estimator'",
-            "take an image with",
+            "use an image with",
         ),
         (
             "packages",
             1,
             f"{TRACEBACK}AttributeError: module 'tensorflow._api.v2.train' has no attribute 'x'",
-            "take an image with",
+            "use an image with",
         ),
         (
             "missing_file",
@@ -249,7 +249,7 @@ TRACEBACK = 'Traceback (most recent call last):\n  File "mine.py", line 1, in <m
         ("container", 127, "/bin/bash: line 1: python: command not found", "Python on its PATH"),
         ("container", 126, "/bin/bash: line 1: /usr/bin/python: Permission denied", "Python on its PATH"),
         ("container", 1, "exec /usr/bin/python: exec format error", "for linux/amd64"),
-        ("container", 255, "exec /opt/entry.sh: no such file or directory", "no entry point that ends by itself"),
+        ("container", 255, "exec /opt/entry.sh: no such file or directory", "without an entry point that exits"),
         (
             "container",
             128,

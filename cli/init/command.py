@@ -25,9 +25,6 @@ from shared.safe_text import one_line, shown
 from shared.shard_names import DATASET_MEANING, DATASET_PATTERN
 from shared.source_names import DATASET_FILE, MAX_FILE_BYTES
 
-SHARDS_PER_SPLIT = 2
-"""Shards of each split that are looked at: the first and the last."""
-
 
 def checked_dataset(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
     """Return the name of a dataset. Raises click.BadParameter for one that is malformed."""

@@ -104,7 +104,7 @@ def _script_errors(pipeline: Pipeline, path: Path) -> Iterator[str]:
 
     if is_own_script(pipeline.train.script):
         from function_app.config.pipeline_files import read_modules, read_script
-        from function_app.runs.script_check import check_script
+        from function_app.runs.mistakes import check_script
 
         read, modules = functools.partial(read_script, path.parent), functools.partial(read_modules, path.parent)
         found = check_script(pipeline, read, modules)

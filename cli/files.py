@@ -1,7 +1,9 @@
-"""Read files of people's, bounded; write new ones without replacing any; and show where they are."""
+"""Read bounded user files; write new files without replacing any, or replace one as a whole; show where they are."""
 
 from __future__ import annotations
 
+import os
+import shutil
 from pathlib import Path
 
 from cli.errors import CliError
@@ -41,3 +43,17 @@ def write_new(path: Path, text: str, *, otherwise: str) -> None:
         raise CliError(f"{name}: exists. {otherwise}") from error
     except OSError as error:
         raise CliError(f"{name}: cannot be written: {error.strerror}.") from error
+
+
+def replace_whole(path: Path, content: bytes) -> None:
+    """Replace a file whole or not at all, where a link leads to it too. Raises CliError."""
+    target = Path(os.path.realpath(path))
+    aside = target.with_name(f".{target.name}.new")
+    try:
+        aside.write_bytes(content)
+        if target.exists():
+            shutil.copymode(target, aside)
+        aside.replace(target)
+    except OSError as error:
+        aside.unlink(missing_ok=True)
+        raise CliError(f"{one_line(str(path))}: cannot be written: {error.strerror}.") from error

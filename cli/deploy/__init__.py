@@ -1,1 +1,1 @@
-"""The steps of `azd up` that are not templates: what runs before, between and after them."""
+"""What brings Landfall to Azure: the steps of `azd up` beside its templates, and `landfall publish`."""

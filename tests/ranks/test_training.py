@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +13,8 @@ from PIL import Image
 
 from shared.manifest import Manifest
 from shared.training_report import EXAMPLES_NAME
-from tests.ranks.ranks import DEADLINE_S, PROGRAMS, Observed, Outcome, observed, program, train
+from tests.ranks.ranks import Observed, Outcome, observed, score, train
 from tests.ranks.versions import ClosedVersion, job_arguments
-from tests.support.processes import REPOSITORY, child_environment
 
 pytestmark = pytest.mark.distributed
 
@@ -121,28 +120,23 @@ def test_both_exports_are_there(outcome: Outcome) -> None:
     assert {"model.keras", "saved_model"} <= {path.name for path in (outcome.output / "model").iterdir()}
 
 
+def test_the_report_states_the_digest_of_each_file_of_the_model(outcome: Outcome) -> None:
+    """Every file counts, the model card included: the check of a passport reports any other file as a difference."""
+    folder = outcome.output / "model"
+    files = {
+        path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+    assert files == outcome.report.details["model_files"]
+
+
 @pytest.mark.slow
 def test_the_script_of_the_page_on_serving_scores_as_the_training_evaluated(
     outcome: Outcome, digits: ClosedVersion, tmp_path: Path
 ) -> None:
     """Single requests and files give the reported accuracy; larger images are cut as in training."""
-    page = (REPOSITORY / "docs" / "serving.md").read_text(encoding="utf-8")
-    (tmp_path / "score.py").write_text(page.split("```python\n")[1].split("```")[0], encoding="utf-8")
-    said = subprocess.run(
-        [str(PROGRAMS / "python"), program("served"), str(digits.folder), str(tmp_path)],
-        cwd=REPOSITORY,
-        env={
-            **child_environment(),
-            "PYTHONPATH": f"{REPOSITORY}:{tmp_path}",
-            "AZUREML_MODEL_DIR": str(outcome.output / "model"),
-        },
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE_S,
-        check=False,
-    )
-    assert 0 == said.returncode, said.stderr
-    found = json.loads(said.stdout.splitlines()[-1])
+    found = score(outcome.output / "model", digits.folder, tmp_path)
     assert outcome.report.metrics["val_accuracy"] == pytest.approx(found["accuracy"], abs=1e-6)
     assert found["batch_is_online"]
     assert found["centre_differs_by"] < 1e-3

@@ -16,7 +16,7 @@ from azure.storage.blob import BlobClient, BlobServiceClient, ContainerClient
 
 from cli.errors import CliError
 from cli.progress import Step
-from cli.upload.uploader import FILES_AT_ONCE, ShardUploader, _Content, upload_all
+from cli.uploader import FILES_AT_ONCE, ShardUploader, _Content, upload_all
 from local_azure.azurite import Azurite
 
 pytestmark = pytest.mark.azurite
@@ -131,8 +131,8 @@ def test_a_container_that_is_not_there_is_found_before_the_first_byte(azurite: A
 @pytest.fixture
 def large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A file of four blocks, of which the last is short."""
-    monkeypatch.setattr("cli.upload.uploader.BLOCK_BYTES", BLOCK_BYTES)
-    monkeypatch.setattr("cli.upload.uploader.BLOCKS_AT_ONCE", 1)
+    monkeypatch.setattr("cli.uploader.BLOCK_BYTES", BLOCK_BYTES)
+    monkeypatch.setattr("cli.uploader.BLOCKS_AT_ONCE", 1)
     path = tmp_path / "train-00000-of-00001.tfrecord"
     path.write_bytes(Random(7).randbytes(3 * BLOCK_BYTES + 1))  # noqa: S311 (any bytes that differ will do)
     return path

@@ -17,7 +17,7 @@ import click
 from cli.errors import CliError
 from cli.options import DATASET_VERSION, OR_A_TWIN, TwinAddress, function_app_options, running_twin_of_this_clone
 from cli.remote.api_client import ApiClient, ApiError
-from cli.upload.uploader import ShardUploader, counted, listed, upload_all, upload_in_turn
+from cli.uploader import ShardUploader, counted, listed, upload_all, upload_in_turn
 from cli.validate.inputs import EMULATORS
 from shared.safe_text import one_line, public_url
 

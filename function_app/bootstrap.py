@@ -1,7 +1,7 @@
 """The composition root: settings and pipelines → adapters → Services. Clients are built when first used.
 
-Every cold start imports this module before the host knows which function it needs: what only the first invocation
-needs is imported by it.
+Every cold start imports this module before the host knows which function it needs, so imports that only the first
+invocation needs are made there.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _Read = TypeVar("_Read")
 _lock = threading.Lock()
 _built: list[Services] = []
 _read: list[PipelineMark] = []
-"""The pipeline files as they were when the Services were built, or when they were last read again."""
+"""The state of the pipeline files when they were last read."""
 
 
 def services() -> Services:
@@ -134,7 +134,7 @@ def build_services(environ: Mapping[str, str]) -> Services:
 
 
 def _script_readers(settings: Settings) -> dict[str, Any]:
-    """Return what reads a pipeline's own script, and the modules that it may import."""
+    """Return readers of a pipeline's own script and of the modules that it may import."""
     from function_app.config.pipeline_files import read_modules, read_script
 
     folder = settings.pipelines_dir
@@ -180,7 +180,7 @@ def _probes(found: _Configuration, workspace: WorkspaceClient, environ: Mapping[
 
 
 def _telemetry_sink(settings: Settings) -> TelemetrySink | None:
-    """Return where telemetry goes. Without a setting that says so nothing is imported for it."""
+    """Return the destination of telemetry. Without a setting for it, nothing is imported."""
     if settings.traces_dir is None and settings.insights_connection is None:
         return None
     from function_app.adapters.telemetry import to_application_insights, to_files
@@ -203,7 +203,7 @@ def _workspace_client(settings: Settings) -> WorkspaceClient:
 
 @dataclass(frozen=True, kw_only=True)
 class _Pipelines:
-    """The pipelines that can be used with the app settings, what delivers to their recipients, and the others."""
+    """The usable pipelines with their notifiers, and the unusable ones."""
 
     pipelines: Mapping[str, Pipeline]
     out_of_service: Mapping[str, tuple[str, ...]]
@@ -215,7 +215,7 @@ class _Pipelines:
 
 @dataclass(frozen=True, kw_only=True)
 class _Configuration:
-    """What the app settings and the pipeline files say, once the settings can be used."""
+    """The content of valid app settings and of the pipeline files."""
 
     host: StorageConnection
     data: StorageConnection
@@ -224,7 +224,7 @@ class _Configuration:
 
 
 def _configuration(environ: Mapping[str, str]) -> _Configuration:
-    """Read and check everything. Raises SettingsError or PipelineError, listing all that stops the whole app."""
+    """Read and check everything. Raises SettingsError or PipelineError with all problems that stop the whole app."""
     from function_app.adapters.connections import HOST_CONNECTION, StorageConnection, read_connection
     from function_app.config.settings import check_budget, read_settings
 
@@ -243,7 +243,7 @@ def _configuration(environ: Mapping[str, str]) -> _Configuration:
 
 
 def _pipelines(settings: Settings, environ: Mapping[str, str]) -> _Pipelines:
-    """Read the pipeline files. One that is wrong, or needs a setting that is missing, stops its dataset only."""
+    """Read the pipeline files. An invalid one, or one that needs a missing setting, stops only its dataset."""
     from function_app.config.pipeline_files import read_pipelines
 
     folder = read_pipelines(settings.pipelines_dir, settings.cluster_sizes)
@@ -256,11 +256,11 @@ def _pipelines(settings: Settings, environ: Mapping[str, str]) -> _Pipelines:
     }
     folder = folder.without(found)
     for dataset, problems in folder.out_of_service.items():
-        whose = f"dataset {dataset}" if dataset else "a dataset that its file does not name"
+        whose = f"dataset {dataset}" if dataset else "a dataset that its file does not state"
         text = "\n".join(problems)
         logger.error(f"out of service, {whose}:\n{text}", extra={"action": "pipeline_out_of_service"})
     for recipient in (one for several in folder.recipients.values() for one in several):
-        with contextlib.suppress(SettingsError):  # it cannot be notified; the problem is in the log
+        with contextlib.suppress(SettingsError):  # its recipients cannot be notified; the problem is in the log
             notifiers.setdefault(recipient.name, _notifier(recipient, settings, environ))
     return _Pipelines(
         pipelines=folder.pipelines,
@@ -279,7 +279,7 @@ def _dead_letter_sources(host_storage: StorageConnection) -> list[DeadLetterSour
 
 
 class _Problems:
-    """Gathers what is wrong in several places, so that one start reports all of it."""
+    """Collects problems of several places, so one start reports all of them."""
 
     def __init__(self) -> None:
         self.found: list[str] = []
@@ -301,7 +301,7 @@ class _Problems:
 def _deployed(
     pipeline: Pipeline, settings: Settings, environ: Mapping[str, str], notifiers: dict[str, Notifier]
 ) -> Iterator[str]:
-    """Yield what keeps a pipeline from being used with these app settings; add what delivers to its recipients."""
+    """Yield problems that prevent using a pipeline with these app settings; add its recipients' notifiers."""
     if problem := mismatch(settings.workspace.code_id):  # its manifests and jobs would not be understood
         yield f"LANDFALL_CODE_ID: {problem}"
     if pipeline.quarantine in settings.own_containers:  # copies of rejected shards would be written among the shards
@@ -314,7 +314,7 @@ def _deployed(
 
 
 def _notifier(recipient: Recipient, settings: Settings, environ: Mapping[str, str]) -> Notifier:
-    """Return what delivers to a recipient in bounded time. Raises SettingsError where its address is not set."""
+    """Return a notifier with a time limit for a recipient. Raises SettingsError if its address is not set."""
     from function_app.adapters.notifiers import BoundedNotifier
 
     return BoundedNotifier(_unbounded_notifier(recipient, settings, environ))

@@ -51,7 +51,7 @@ METHODS = (
     HttpMethod.HEAD,
     HttpMethod.OPTIONS,
 )
-"""Every method that a caller may try, so that the API answers a wrong one with an error of its own."""
+"""Every method, so that the API itself answers an unsupported one with its own error."""
 MAX_PLACE_CHARS = 300
 
 logger = logging.getLogger(__name__)
@@ -100,7 +100,7 @@ def shard_uploaded(message: QueueMessage) -> None:
 @triggers.function_name("shard_uploaded_bulk")
 @triggers.queue_trigger(arg_name="message", queue_name=SHARD_UPLOADED_BULK, connection=HOST_STORAGE)
 def shard_uploaded_bulk(message: QueueMessage) -> None:
-    """Validate the shards of a dataset that uploads many at once, beside those of the others."""
+    """Validate shards of a dataset that uploads many at once, in parallel with those of other datasets."""
     from function_app.ingest.messages import handle_passed_on
 
     with failures_on_record(SHARD_UPLOADED_BULK, message, services()):
@@ -121,7 +121,7 @@ def training_requested(message: QueueMessage) -> None:
 @triggers.function_name("run_changed")
 @triggers.queue_trigger(arg_name="message", queue_name=RUN_CHANGED, connection=HOST_STORAGE)
 def run_changed(message: QueueMessage) -> None:
-    """Look at the runs that a message's events name; the status in an event is not trusted."""
+    """Check the runs that a message's events name; the status in an event is not trusted."""
     from function_app.domain.events import read_run_ids
     from function_app.runs.following import handle_run_event
 
@@ -143,7 +143,7 @@ def reconcile(timer: TimerRequest) -> None:
 @triggers.function_name("sweep_requested")
 @triggers.queue_trigger(arg_name="message", queue_name=SWEEP_REQUESTED, connection=HOST_STORAGE)
 def sweep_requested(message: QueueMessage) -> None:
-    """Run the sweep that a person requested; its result can be asked for."""
+    """Run a requested sweep; its result can be read later."""
     from function_app.sweep.requested import handle_sweep_request
 
     with failures_on_record(SWEEP_REQUESTED, message, services()):
@@ -153,9 +153,9 @@ def sweep_requested(message: QueueMessage) -> None:
 @triggers.function_name("health")
 @triggers.route("api/health", methods=["GET"], auth_level=AuthLevel.ANONYMOUS)
 def health(req: HttpRequest) -> HttpResponse:
-    """Answer 200 where the settings can be used, otherwise 503, and name the pipelines that are out of service.
+    """Return 200 if the settings are valid, otherwise 503, and name the pipelines that are out of service.
 
-    Open to all, so of a problem it says only where it is; the route api/pipelines and the log say all.
+    Open to all, so of a problem it says only if it is; the route api/pipelines and the log say all.
     """
     del req
     try:
@@ -183,7 +183,7 @@ def _answer(status: int, members: dict[str, object]) -> HttpResponse:
 @triggers.function_name("api_docs")
 @triggers.route("api/docs", methods=["GET"], auth_level=AuthLevel.ANONYMOUS)
 async def api_docs(req: HttpRequest) -> HttpResponse:
-    """Show the page that describes the API. It is the same for everyone, and the request has no part in it."""
+    """Show the page that describes the API. It does not depend on the request."""
     from function_app.web.app import build_api_page
 
     del req
@@ -208,7 +208,7 @@ async def _handle(middleware: AsgiMiddleware, req: HttpRequest, context: Context
     try:
         answer: HttpResponse = await middleware.handle_async(req, context)
     except ValueError:
-        # from the runtime, which decodes URL and headers; the web app itself lets no exception out
+        # from the runtime, which decodes URL and headers; the web app itself raises no exception
         from function_app.web.errors import MALFORMED, error_answer
 
         refusal = error_answer(400, MALFORMED, "the address or a header is malformed; both must be valid UTF-8")
@@ -217,7 +217,7 @@ async def _handle(middleware: AsgiMiddleware, req: HttpRequest, context: Context
 
 
 def _passed_on(answer: Response) -> HttpResponse:
-    """Return a response of the web app as the host takes it."""
+    """Convert a response of the web app for the host."""
     headers = dict(answer.headers)
     return HttpResponse(
         bytes(answer.body), status_code=answer.status_code, headers=headers, mimetype=headers["content-type"]

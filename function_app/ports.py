@@ -1,6 +1,6 @@
-"""What the flows need of the world: protocols that ``adapters`` implements on Azure and ``testing`` in memory.
+"""The interfaces that the flows need, implemented by ``adapters`` on Azure and by ``testing`` in memory.
 
-Every method may raise ServiceUnavailableError where trying again later may help.
+Every method may raise ServiceUnavailableError if trying again later may help.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from shard_validation import ShardSource
 
 
 class ShardLedger(Protocol):
-    """Verdicts on shards, and the counters and split sizes that say when a version is whole.
+    """Verdicts on shards, and the counters and split sizes that say when a version is complete.
 
     Every method may raise ServiceUnavailableError.
     """
@@ -49,22 +49,22 @@ class ShardLedger(Protocol):
         ...
 
     def shard(self, version: DatasetVersion, split: str, index: int) -> ShardRecord | None:
-        """Return the verdict on one position, None where there is none."""
+        """Return the verdict on one position, None if there is none."""
         ...
 
     def record_shard(self, shard: ShardRecord, *, is_first: bool = False) -> RecordedShard:
         """Write a verdict and move its bucket's counter, in one transaction.
 
-        ``is_first``: the caller has just seen that the position has no verdict. It saves a look, and changes nothing
-        where there is one after all. Raises LedgerConflictError where another writer kept winning.
+        ``is_first``: the caller has just seen that the position has no verdict. This saves a read, and has no effect
+        if there is one. Raises LedgerConflictError if another writer kept winning.
         """
         ...
 
     def record_first_verdicts(self, shards: Sequence[ShardRecord]) -> int | None:
         """Write the verdicts on accepted shards of one split and bucket, and move its counter, in one transaction.
 
-        Returns the counter. Returns None, and nothing is written, where a position has a verdict, or where the rows
-        are too large for one transaction. Raises LedgerConflictError where another writer kept winning.
+        Returns the counter. Returns None without writing if a position has a verdict, or if the rows are too large
+        for one transaction. Raises LedgerConflictError if another writer kept winning.
         """
         ...
 
@@ -89,11 +89,11 @@ class VersionLedger(Protocol):
         ...
 
     def add_generation(self, generation: Generation) -> bool:
-        """Insert a closing; return False where that number exists (another handler was first)."""
+        """Insert a closing; return False if that number exists (another handler was first)."""
         ...
 
     def latest_generation(self, version: DatasetVersion) -> Generation | None:
-        """Return the last closing of a version, None while it was never whole."""
+        """Return the last closing of a version, None if it was never complete."""
         ...
 
     def generations(self, version: DatasetVersion) -> list[Generation]:
@@ -113,25 +113,25 @@ class RunLedger(Protocol):
     """Runs and their attempts. Every method may raise ServiceUnavailableError."""
 
     def add_run(self, run: RunRecord) -> bool:
-        """Insert a run, which claims its id; return False where the run id exists."""
+        """Insert a run, which claims its id; return False if the run id exists."""
         ...
 
     def run(self, run_id: str) -> RunRecord | None:
-        """Return a run, None where there is none."""
+        """Return a run, None if there is none."""
         ...
 
     def save_run(self, run: RunRecord) -> RunRecord:
         """Write a changed run if its revision is still the ledger's; return it with the new one.
 
-        Raises IllegalTransitionError where the state on record does not lead to the new one,
-        LedgerConflictError where another writer was first.
+        Raises IllegalTransitionError if the state on record does not lead to the new one, LedgerConflictError if
+        another writer was first.
         """
         ...
 
     def add_attempt(self, run: RunRecord, following: RunRecord) -> tuple[RunRecord, RunRecord]:
-        """Save a run, which names the attempt that continues it, and insert that attempt: both or neither.
+        """Save a run that names its next attempt, and insert that attempt, atomically.
 
-        Returns both as they are on record. Raises LedgerConflictError where another writer changed the run first, or
+        Returns both as they are on record. Raises LedgerConflictError if another writer changed the run first, or
         the attempt exists.
         """
         ...
@@ -156,13 +156,13 @@ class RunQueueLedger(Protocol):
     """The run queue: which runs are admitted and which wait. Every method may raise ServiceUnavailableError."""
 
     def run_queue(self) -> RunQueue:
-        """Return the run queue; an empty one where nothing was written yet."""
+        """Return the run queue; an empty one if nothing was written yet."""
         ...
 
     def change_run_queue(self, change: Callable[[RunQueue], RunQueue]) -> tuple[RunQueue, RunQueue]:
         """Apply a pure change as one compare-and-swap; return the queue before and after it.
 
-        Nothing is written where it changes nothing. Raises LedgerConflictError where other writers kept winning.
+        Nothing is written if nothing changes. Raises LedgerConflictError if other writers kept winning.
         """
         ...
 
@@ -171,7 +171,7 @@ class Outbox(Protocol):
     """Notifications, written before they are sent. Every method may raise ServiceUnavailableError."""
 
     def add_notification(self, notification: NotificationRecord) -> bool:
-        """Insert an outbox row; return False where its key exists."""
+        """Insert an outbox row; return False if its key exists."""
         ...
 
     def save_notification(self, notification: NotificationRecord) -> NotificationRecord:
@@ -215,7 +215,7 @@ class Notes(Protocol):
         ...
 
     def mark(self, name: str) -> str | None:
-        """Return a mark, None where there is none."""
+        """Return a mark, None if there is none."""
         ...
 
     def set_mark(self, name: str, text: str) -> None:
@@ -223,7 +223,7 @@ class Notes(Protocol):
         ...
 
     def change_mark(self, name: str, before: str | None, after: str) -> bool:
-        """Replace a mark if it is still ``before``, None for no mark; return False where it is not."""
+        """Replace a mark if it is still ``before``, None for no mark; return False if it is not."""
         ...
 
 
@@ -231,11 +231,11 @@ class DeadLetterLedger(Protocol):
     """Dead letters of the ledger. Every method may raise ServiceUnavailableError."""
 
     def add_dead_letter(self, letter: DeadLetter) -> bool:
-        """Insert a dead letter; return False where its id exists."""
+        """Insert a dead letter; return False if its id exists."""
         ...
 
     def dead_letter(self, dead_letter_id: str) -> DeadLetter | None:
-        """Return one dead letter, None where there is none."""
+        """Return one dead letter, None if there is none."""
         ...
 
     def save_dead_letter(self, letter: DeadLetter) -> DeadLetter:
@@ -278,7 +278,7 @@ class DeadLetterSource(Protocol):
 
 
 class MessageQueue(Protocol):
-    """A queue of messages, besides what its trigger takes from it."""
+    """A queue of messages, in addition to its trigger."""
 
     def send_text(self, text: str) -> None:
         """Append a message."""
@@ -289,12 +289,12 @@ class MessageQueue(Protocol):
         ...
 
     def delete(self, message: QueuedMessage) -> None:
-        """Delete a message that was taken. It stays where it has been delivered again since."""
+        """Delete a message that was taken, unless it has been delivered again since."""
         ...
 
 
 def passed_over(prefix: str) -> None:
-    """Leave a blob alone that cannot be listed: the sweep records it."""
+    """Ignore a blob that cannot be listed; the sweep records it."""
     del prefix
 
 
@@ -302,7 +302,7 @@ class ShardStore(Protocol):
     """The shards in the data container, read only."""
 
     def facts(self, path: str, *, content_up_to: int = 0) -> BlobFacts | None:
-        """Return a blob's properties, with the content of one of up to so many bytes; None where it is gone."""
+        """Return a blob's properties, with the content of one of up to so many bytes; None if it is gone."""
         ...
 
     def open(self, facts: BlobFacts) -> ShardSource:
@@ -315,8 +315,8 @@ class ShardStore(Protocol):
     def list(self, prefix: str, *, unlisted: Callable[[str], object] = passed_over) -> Iterator[BlobFacts]:
         """Yield the blobs below a prefix, in the order of their names.
 
-        Where one name keeps storage from listing the others, those with names of letters, digits, ``-``, ``.``, ``_``
-        and ``/`` are yielded, and ``unlisted`` is given the longest such beginning of that name.
+        If one name prevents storage from listing, blobs whose names have only letters, digits, ``-``, ``.``, ``_``
+        and ``/`` are yielded, and ``unlisted`` gets the longest such prefix of that name.
         """
         ...
 
@@ -325,9 +325,9 @@ class RejectedCopies(Protocol):
     """Copies of rejected shards, in other containers of the data account, which must exist."""
 
     def copy(self, facts: BlobFacts, container: str, path: str) -> bool:
-        """Copy exactly the content in ``facts`` to a new blob; return False where the blob exists.
+        """Copy exactly the content in ``facts`` to a new blob; return False if the blob exists.
 
-        Raises SourceChangedError, SourceGoneError, StorageRefusedError where the container does not exist.
+        Raises SourceChangedError, SourceGoneError, StorageRefusedError if the container does not exist.
         """
         ...
 
@@ -340,7 +340,7 @@ class DocumentStore(Protocol):
     """Small documents in a container of the host's account: manifests, training reports, checkpoints."""
 
     def write_once(self, path: str, content: bytes) -> bool:
-        """Write unless the document exists; return False, and change nothing, where it does."""
+        """Write unless the document exists; return False, without a change, if it does."""
         ...
 
     def write(self, path: str, content: bytes) -> None:
@@ -352,7 +352,7 @@ class DocumentStore(Protocol):
         ...
 
     def read(self, path: str, *, max_bytes: int) -> bytes | None:
-        """Return a document, None where there is none. Raises LandfallError where it is larger than allowed."""
+        """Return a document, None if there is none. Raises LandfallError if it is larger than allowed."""
         ...
 
     def has_any(self, folder: str) -> bool:
@@ -372,7 +372,7 @@ class RequestQueue(Protocol):
         ...
 
     def delete(self, message: QueuedMessage) -> None:
-        """Delete a message that was sent. It stays where it has been delivered since."""
+        """Delete a message that was sent, unless it has been delivered since."""
         ...
 
 
@@ -380,14 +380,14 @@ class JobService(Protocol):
     """Azure ML jobs."""
 
     def submit(self, spec: JobSpec) -> JobStatus:
-        """Create the job, or return the same job where it exists under this name (idempotent).
+        """Create the job, or return the existing job with this name (idempotent).
 
-        Raises SubmissionRefusedError where the service refuses it for good.
+        Raises SubmissionRefusedError if the service refuses it permanently.
         """
         ...
 
     def status(self, name: str) -> JobStatus | None:
-        """Return a job's status, None where Azure ML does not know it."""
+        """Return a job's status, None if Azure ML does not know it."""
         ...
 
     def cancel(self, name: str) -> None:
@@ -395,7 +395,7 @@ class JobService(Protocol):
         ...
 
     def ours(self) -> list[JobStatus]:
-        """Return the newest jobs with Landfall's tags, as many as one page of the service lists."""
+        """Return the newest jobs with Landfall's tags: one page of the service."""
         ...
 
     def has_compute(self, name: str) -> bool:
@@ -403,29 +403,29 @@ class JobService(Protocol):
         ...
 
     def assets(self, spec: JobSpec) -> JobAssets:
-        """Return what is known of a job's environment and code. Raises SubmissionRefusedError."""
+        """Return the known facts about a job's environment and code. Raises SubmissionRefusedError."""
         ...
 
     def capacity(self) -> Capacity:
-        """Return the workspace's clusters as they are now, and the region's quotas where the identity may read them.
+        """Return the workspace's current clusters, and the region's quotas if the identity may read them.
 
-        What was found is kept for some seconds. Raises SubmissionRefusedError.
+        The result is cached for some seconds. Raises SubmissionRefusedError.
         """
         ...
 
     def log_tail(self, name: str, *, max_bytes: int) -> str | None:
-        """Return the end of the root's log, None where there is none (yet). Raises LogUnreadableError."""
+        """Return the end of the root's log, None if there is none (yet). Raises LogUnreadableError."""
         ...
 
     def log_part(self, name: str, *, rank: int, after: int | None, max_bytes: int) -> LogPart | None:
-        """Return bytes of a rank's log from byte ``after`` on, or its end for None; None where there is no log (yet).
+        """Return bytes of a rank's log from byte ``after`` on, or its end for None; None if there is no log (yet).
 
         Raises LogUnreadableError.
         """
         ...
 
     def logged_metrics(self, name: str) -> Mapping[str, float]:
-        """Return the last value of each metric that a job logged to its MLflow run; empty where there is none.
+        """Return the last value of each metric that a job logged to its MLflow run; empty if there is none.
 
         At most MAX_LOGGED_METRICS, of which none is infinite or not a number. Raises MetricsUnreadableError.
         """
@@ -436,15 +436,15 @@ class ModelRegistry(Protocol):
     """Azure ML models."""
 
     def register(self, registration: ModelRegistration) -> None:
-        """Create the model version; one that exists is left as it is."""
+        """Create the model version; an existing one is not changed."""
         ...
 
     def tag(self, name: str, version: str, tag: str, value: str | None) -> None:
-        """Set or remove one tag of a model version. Raises SubmissionRefusedError where there is no such version."""
+        """Set or remove one tag of a model version. Raises SubmissionRefusedError if there is no such version."""
         ...
 
     def find(self, name: str, version: str) -> ModelRegistration | None:
-        """Return a model version as the registry has it, None where there is none."""
+        """Return a model version as the registry has it, None if there is none."""
         ...
 
 
@@ -452,7 +452,7 @@ class Notifier(Protocol):
     """Delivers notifications of one kind of recipient."""
 
     def send(self, notification: NotificationRecord) -> None:
-        """Deliver a notification. Raises NotificationError where the recipient did not accept it."""
+        """Deliver a notification. Raises NotificationError if the recipient did not accept it."""
         ...
 
 

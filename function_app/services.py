@@ -1,4 +1,4 @@
-"""What each flow gets: its ports, the pipelines, the clock. A function names the smallest group that it needs."""
+"""The dependencies of each flow: ports, pipelines, clock. A function takes the smallest group that it needs."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ from shared.safe_text import mask_secrets, one_line, shown
 logger = logging.getLogger(__name__)
 
 MAX_PROBLEMS = 5
-"""Problems of a pipeline file that one message lists; the log has all of them."""
+"""Maximum problems of a pipeline file in one message; the log has all of them."""
 
 ReadScript = Callable[[str], bytes]
 ReadModules = Callable[[Sequence[str]], Mapping[PurePath, ScriptFile]]
@@ -77,7 +77,7 @@ class History:
     def record(self, subject: str, action: str, reason: str, **details: Any) -> None:
         """Record an entry of a version, a run or a blob, and log it.
 
-        A reason quotes names and messages from outside; it is stored as one line without secrets.
+        A reason may quote untrusted names and messages, so it is stored as one line without secrets.
         """
         reason = one_line(mask_secrets(reason))
         logger.info(f"{shown(subject)}: {shown(reason)}", extra={"action": action, "subject": shown(subject)})
@@ -89,32 +89,33 @@ class History:
 
 
 def one_by_one(works: Sequence[Callable[[], Any]]) -> list[Any]:
-    """Do things one after the other; return their results."""
+    """Call a function for each item in turn; return the results."""
     return [work() for work in works]
 
 
 @dataclass(frozen=True, kw_only=True)
 class NotifyServices:
-    """What notifications need, and with them every flow."""
+    """The dependencies of notifications, which every flow needs."""
 
     pipelines: Mapping[str, Pipeline]
     """Dataset → pipeline."""
     out_of_service: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Dataset → why its pipeline cannot be used; UNIDENTIFIED for files that do not tell their dataset."""
+    """Dataset → why its pipeline cannot be used; UNIDENTIFIED for files without a readable dataset."""
     outage_recipients: Mapping[str, tuple[Recipient, ...]] = field(default_factory=dict)
-    """Dataset that is out of service → whom its files notify, as far as they can be read."""
+    """Dataset that is out of service → the recipients that can be read from its files."""
     ledger: NotifyLedger
     notifiers: Mapping[str, Notifier]
-    """Recipient, as the pipelines name it → what delivers to it."""
+    """Recipient, as the pipelines name it → its notifier."""
     failing: set[str] = field(default_factory=set)
-    """Recipients that refused their last notification of this process: the others come first."""
+    """Recipients that refused the last notification of this process; the others are tried first."""
     at_once: Callable[[Sequence[Callable[[], Any]]], list[Any]] = one_by_one
-    """Does several things, in the app at the same time, so that a recipient that hangs holds up no other."""
+    """Calls a function for several items; in the app in parallel, so a hanging recipient does not delay the others.
+    """
     clock: Clock = utcnow
     telemetry_sink: TelemetrySink | None = None
-    """Where spans and metrics go; None: nowhere."""
+    """Destination of spans and metrics; None: not sent."""
     kept_lists: dict[tuple[str, str], FileList | TableLog] = field(default_factory=dict)
-    """Path and ETag → list of a version's files, or log of a table, of those that were read last."""
+    """Path and ETag → list of a version's files, or log of a table; the most recently read ones."""
     claim_lease: timedelta = timedelta(seconds=180)
     """How long one handler may take to submit or to deliver. It exceeds the clients' timeouts with all their retries,
     so an expired lease means that its holder died."""
@@ -129,9 +130,9 @@ class NotifyServices:
         raise NotFoundError(without_pipeline(dataset, self.pipelines))
 
     def outage(self, dataset: str) -> str | None:
-        """Return why a dataset's pipeline cannot be used now; None where it can, or where there is none.
+        """Return why a dataset's pipeline cannot be used now; None if it can, or if there is none.
 
-        A file that does not tell its dataset may be the pipeline of any dataset that has no other.
+        A file without a readable dataset may be the pipeline of any dataset that has no other.
         """
         if dataset in self.pipelines:
             return None
@@ -139,8 +140,7 @@ class NotifyServices:
             return f"the pipeline of dataset {dataset} is out of service: {_listed(problems)}"
         if problems := self.out_of_service.get(UNIDENTIFIED):
             return (
-                f"dataset {dataset} has no pipeline, unless it is in a file that cannot be understood: "
-                f"{_listed(problems)}"
+                f"dataset {dataset} has no pipeline, unless it is in a file that cannot be read: {_listed(problems)}"
             )
         return None
 
@@ -181,27 +181,31 @@ class TimeBudget:
 
 @dataclass(kw_only=True)
 class Turns:
-    """When the last shards of each dataset came to this process. Threads count without a lock: more do no harm."""
+    """Arrival times of each dataset's last shards in this process.
+
+    Threads count without a lock: extra ones are harmless.
+    """
 
     max_shards: int = 20
-    """Shards of one dataset within the window that are judged in the order of their arrival."""
+    """Shards of one dataset within the window that are validated in the order of their arrival."""
     window_s: float = 60.0
     short_wait: timedelta = timedelta(seconds=1.5)
-    """Where messages wait shorter in the queue of uploads, none is passed on. Storage leaves out fractions of a
-    second, so what is passed on has waited for at least half a second."""
+    """If messages have waited less than this in the queue of uploads, none is forwarded. Storage omits fractions of a
+    second, so forwarded messages have waited for at least half a second.
+    """
     max_taken: int = 32
-    """Messages that are taken at once: the most that a queue hands out."""
+    """Messages that are taken at once: the maximum of a queue."""
     max_passed_on: int = 320
-    """Messages that one handler passes on; to delete them takes seconds, and meanwhile they are hidden."""
+    """Maximum messages that one handler forwards; deleting them takes seconds, during which they are invisible."""
     taken_for: timedelta = timedelta(seconds=30)
     """A message that was taken and neither passed on nor handled is delivered again after this time."""
     small_bytes: int = 1 << 20
     """Shards up to this size, by their events, are handled at the same time where one message has several."""
     small_at_once: int = 4
     together_s: float = 5.0
-    """Where the shards of one message take longer, the rest become messages of their own, for any instance."""
+    """If the shards of one message take longer, the rest are sent as separate messages."""
     pause_s: float = 0.25
-    """Where no message was passed on for so long, the queue of uploads is short."""
+    """If no message was forwarded for this long, the queue of uploads is short."""
     patience_s: float = 2.0
     """Longest wait of a message that was passed on."""
     seconds: Callable[[], float] = time.monotonic
@@ -219,7 +223,7 @@ class Turns:
         return has_had
 
     def give_way(self) -> None:
-        """Wait while messages are passed on: that is quick, and another dataset's shard may be behind them."""
+        """Wait while messages are forwarded, which is quick, because another dataset's shard may be behind them."""
         end_s = self.seconds() + self.patience_s
         while (left_s := min(end_s, self.passed_on_s + self.pause_s) - self.seconds()) > 0:
             self.wait(left_s)
@@ -227,7 +231,7 @@ class Turns:
 
 @dataclass(frozen=True, kw_only=True)
 class IngestServices(NotifyServices):
-    """What the way from an upload to a closed version needs."""
+    """The dependencies from an upload to a closed version."""
 
     ledger: IngestLedger
     data_container: str
@@ -256,7 +260,7 @@ class IngestServices(NotifyServices):
 
 @dataclass(frozen=True, kw_only=True)
 class RunServices(NotifyServices):
-    """What the way from a request to a registered model needs."""
+    """The dependencies from a request to a registered model."""
 
     ledger: RunsLedger
     workspace: Workspace
@@ -271,7 +275,7 @@ class RunServices(NotifyServices):
     read_script: ReadScript = field(default=no_scripts)
     """Returns the content of a pipeline's own training script. Raises ScriptError."""
     read_modules: ReadModules = field(default=no_modules)
-    """Returns what such a script may import, given the pipeline's files. Raises ScriptError."""
+    """Returns the modules that such a script may import, including the pipeline's files. Raises ScriptError."""
     max_concurrent_runs: int = 10
     """Over all pipelines; each pipeline has at most one active run."""
     plan_facts: PlanFacts = field(default_factory=PlanFacts)
@@ -280,15 +284,15 @@ class RunServices(NotifyServices):
 
 @dataclass(frozen=True, kw_only=True)
 class Services(IngestServices, RunServices):
-    """Everything: ``bootstrap`` builds it from the real adapters, tests from doubles."""
+    """All dependencies: ``bootstrap`` builds them from the real adapters, tests from doubles."""
 
     ledger: Ledger
     dead_letter_sources: Sequence[DeadLetterSource] = ()
-    """Where the host and Event Grid leave what they gave up."""
+    """Sources of messages and events that the host and Event Grid gave up."""
     pages_sign_in: SignIn = SignIn.OFF
     """Who protects the pages."""
     requests_per_minute: int = DEFAULT_REQUESTS_PER_MINUTE
-    """What each caller may send to one instance over HTTP."""
+    """Limit of each caller's HTTP requests to one instance."""
     probes: Sequence[Probe] = ()
-    """What `landfall doctor` looks at besides these ports."""
+    """The further checks of `landfall doctor`."""
     in_azure: bool = False

@@ -1,6 +1,6 @@
-"""Spans and metrics, as the flows write them. Where nothing receives them they cost next to nothing.
+"""Spans and metrics, as the flows write them. Without a receiver they cost almost nothing.
 
-Telemetry decides nothing: a step goes on whatever happens to it. docs/observability.md lists every name.
+No step depends on telemetry: a step continues if it fails. docs/observability.md lists every name.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from shared.traces import Place
 logger = logging.getLogger(__name__)
 
 MAX_CHARS = 256
-"""Characters of an attribute: texts may come from outside, and telemetry is paid by its size."""
+"""Maximum characters of an attribute: texts may be untrusted, and telemetry is billed by size."""
 MAX_EVENTS = 20
 """History entries of one span."""
 MAX_TRACED = 64
-"""Shards of a split that are traced in any case, about: the others of a flood are only counted."""
+"""Approximate number of shards of a split that are always traced; the others are only counted."""
 ANY_NAMES_TRACED = 16
-"""One of so many shards is traced where it is not known how many there are."""
+"""One of this many shards is traced if the number of shards is unknown."""
 Value = str | int | float | bool
 
 
@@ -70,7 +70,7 @@ class TelemetrySink(Protocol):
     """Where spans and metrics go."""
 
     def export(self, span: Span) -> None:
-        """Take a span that has ended, without waiting for anything."""
+        """Take a span that has ended, without blocking."""
 
     def count(self, name: str, number: int, dimensions: Mapping[str, str]) -> None:
         """Add to a counter."""
@@ -79,11 +79,11 @@ class TelemetrySink(Protocol):
         """Add a value to a distribution."""
 
     def deliver(self, span: Span) -> str:
-        """Send a span at once and return what was seen of it. Raises LandfallError where it is refused or lost."""
+        """Send a span immediately and return its confirmation. Raises LandfallError if it is refused or lost."""
 
 
 def is_traced(index: int, num_shards: int) -> bool:
-    """Whether a shard's span is kept though nothing followed from it; the same for each delivery of its event.
+    """Whether a shard's span is kept even without further steps; the same for each delivery of its event.
 
     ``num_shards`` is 0 where files have any names. Their index is a digest, whose last bits are even.
     """
@@ -101,7 +101,7 @@ def current_place() -> Place | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Telemetry:
-    """What the flows call. Without a sink every call returns at once."""
+    """The interface for the flows. Without a sink every call returns immediately."""
 
     sink: TelemetrySink | None = None
     clock: Clock = utcnow
@@ -110,9 +110,9 @@ class Telemetry:
     def span(
         self, name: str, parent: Place | None, *, is_kept: bool = True, link: Place | None = None, **attributes: Value
     ) -> Iterator[Span | None]:
-        """Trace a block below ``parent``; yield the span, or None where nothing is traced.
+        """Trace a block below ``parent``; yield the span, or None if nothing is traced.
 
-        A span that is not kept is exported all the same if another span was begun below it.
+        A span that is not kept is still exported if it has children.
         """
         if self.sink is None or parent is None:
             yield None
@@ -196,7 +196,7 @@ class Telemetry:
 
 @functools.cache
 def _report(error: str) -> None:
-    """Log what keeps telemetry from being sent, once for each kind of error: it may happen for every shard."""
+    """Log an error of sending telemetry, once for each kind, because it may happen for every shard."""
     logger.warning(f"telemetry is lost: {error}", extra={"action": "telemetry_lost"})
 
 

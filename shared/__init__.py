@@ -17,28 +17,28 @@ older one as long as this side understands it, too."""
 
 _VERSION = re.compile(r"/codes/[^/]+/versions/c(?P<spoken>[0-9]{1,4}(\.[0-9]{1,4}){0,9})-[^/]+")
 _FIRST = (1,)
-"""What code speaks whose version says nothing: it was published before versions did."""
+"""The contract version of code assets without one, which were published by early releases."""
 
 
 def asset_version(digest: str, spoken: Sequence[int] = SPOKEN) -> str:
-    """Return the version of a code asset, which says what it speaks."""
+    """Return the version of a code asset, which begins with its contract versions."""
     return f"c{_words(spoken)}-{digest}"
 
 
 def spoken_by(code_id: str) -> tuple[int, ...]:
-    """Return which versions a code asset speaks, by its id."""
+    """Return the contract versions of a code asset, from its id."""
     found = _VERSION.search(code_id)
     return tuple(int(number) for number in found["spoken"].split(".")) if found else _FIRST
 
 
 def mismatch(code_id: str, spoken: Sequence[int] = SPOKEN) -> str | None:
-    """Return why jobs with this code cannot be submitted; None where both sides have a version in common."""
+    """Return why jobs with this code cannot be submitted; None if both sides have a version in common."""
     theirs = spoken_by(code_id)
     if set(theirs) & set(spoken):
         return None
     return (
-        f"the function app speaks version {_words(spoken)} of the job contract, and the training's code "
-        f"{code_id.rpartition('/')[2]} speaks {_words(theirs)}: run `azd up` from the release that you want, which "
+        f"the function app supports version {_words(spoken)} of the job contract, and the training's code "
+        f"{code_id.rpartition('/')[2]} supports {_words(theirs)}: run `azd up` from the release that you want, which "
         "deploys both"
     )
 

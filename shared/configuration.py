@@ -1,4 +1,4 @@
-"""Whether the options of Landfall's training fit the data and each other: before anything is paid for.
+"""Check that the options of Landfall's training fit the data and each other, before a job is submitted.
 
 `mistakes` compares what a pipeline's file states, `misfits` also what the manifest counts. The submitter refuses what
 does not fit; the training checks again, because it may be started by hand.
@@ -64,9 +64,9 @@ def mistakes(
     splits: Sequence[str],
     world_size: int | None = None,
 ) -> list[str]:
-    """Return why the training cannot work, as far as a pipeline's file tells; texts as in `misfits`.
+    """Return why the training cannot work, as far as the pipeline's file shows; texts as in `misfits`.
 
-    ``world_size`` is None where the machines are not known. Synthetic data have neither features nor splits.
+    ``world_size`` is None if the machines are not known. Synthetic data have neither features nor splits.
     """
     found = [*_of_model(options), *_of_lanes(options, world_size)]
     if options.synthetic_records:
@@ -93,7 +93,7 @@ def _why_unreported(metric: str, reported: Sequence[str]) -> str:
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
-    """Return the end of a message about an unknown name: the nearest known one; empty where none is near."""
+    """Return the end of a message about an unknown name: the nearest known one; empty if none is near."""
     by_lower_case = {one.lower(): one for one in known}
     close = difflib.get_close_matches(name.lower(), by_lower_case, n=1)
     return f"; did you mean {by_lower_case[close[0]]}?" if close else ""
@@ -142,7 +142,7 @@ def _of_model(options: TrainingOptions) -> Iterator[str]:
         yield f"model_name: there is no model {_quoted(name)}{hint}"
     weights = options.pretrained_weights
     if weights and not weights.endswith((".keras", ".h5")):
-        yield f"pretrained_weights: {_quoted(weights)} is no file of weights; they end in .keras or .weights.h5"
+        yield f"pretrained_weights: {_quoted(weights)} is not a weights file; these end in .keras or .weights.h5"
     if any(not number for number in numbers(options.pixel_std)):
         yield "pixel_std: has a 0, by which pixels cannot be divided"
 
@@ -158,7 +158,7 @@ def _of_features(options: TrainingOptions, features: Sequence[FeatureSpec]) -> I
     if label is None:
         return
     if (label.kind, label.shape) != ("int64", ()):
-        yield f"label_feature: {_quoted(label.name)} is no label; a label is one int64 number"
+        yield f"label_feature: {_quoted(label.name)} is not a label; a label is one int64 number"
     elif options.image_feature == options.label_feature:
         yield f"image_feature: {_quoted(label.name)} is the label too; name the feature that holds the image"
     else:
@@ -204,7 +204,7 @@ def _of_image(options: TrainingOptions, features: Sequence[FeatureSpec]) -> Iter
 
 
 def _numbers_problem(spec: FeatureSpec) -> str | None:
-    """Return why numbers do not have one shape that is known; None where they do."""
+    """Return why numbers do not have one known shape; None if they do."""
     if not spec.shape:
         return "has no shape; write shape: [HEIGHT, WIDTH, CHANNELS] in data.features"
     if sum(size is None for size in spec.shape) > (1 if len(spec.shape) == _AXES else 0):

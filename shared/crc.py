@@ -1,4 +1,4 @@
-"""CRC32C of files, as manifests state it, and of contents whose parts have known CRCs."""
+"""CRC32C of files, as in manifests, and of contents whose parts have known CRCs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import BinaryIO
 from crc32c import crc32c
 
 _CHUNK_BYTES = 256 << 10
-"""Fits into a core's own cache, so that each byte is taken from memory once."""
+"""Fits into a core's cache, so each byte is read from memory once."""
 _UINT32 = 0xFFFFFFFF
 
 _DIGIT_BITS = 4

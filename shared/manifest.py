@@ -52,7 +52,7 @@ class Manifest:
     """Counts, label histograms and value ranges from validation: for people, the training does not need them."""
 
     def split(self, name: str) -> tuple[ManifestShard, ...]:
-        """Return the shards of one split in index order; empty where there is no such split."""
+        """Return the shards of one split in index order; empty if there is no such split."""
         return tuple(s for s in self.shards if s.split == name)
 
     def num_records(self, split: str) -> int:

@@ -55,7 +55,7 @@ class ShardName:
     num_shards: int
     """The N of ``-of-N``."""
     data_format: DataFormat | None
-    """The format by the suffix; None where there is no suffix."""
+    """The format by the suffix; None if there is no suffix."""
 
 
 class ShardNameError(ValueError):
@@ -65,7 +65,7 @@ class ShardNameError(ValueError):
 def parse_shard_name(name: str) -> ShardName:
     """Parse a shard's file name, without folders.
 
-    Raises ShardNameError where it follows no convention or its index is not below its number of shards.
+    Raises ShardNameError if it follows no convention or its index is not below its number of shards.
     """
     if len(name) > MAX_NAME_CHARS:
         raise ShardNameError(f"shard name {name[:40]!r}… has {len(name)} characters, the limit is {MAX_NAME_CHARS}")

@@ -48,6 +48,6 @@ def read_sources(content: bytes, *, shard: str, crc32c: str) -> list[str]:
 
 
 def packed_from(sources: Sequence[object], record: int) -> str:
-    """Return the words that say what a record was packed from; empty where that is not known."""
+    """Return the words that say what a record was packed from; empty if that is not known."""
     name = sources[record] if 0 <= record < len(sources) else None
     return f"packed from {shown(name)}" if isinstance(name, str) and name else ""

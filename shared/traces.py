@@ -52,7 +52,7 @@ def place_of_run(version: object, run_id: str) -> Place:
 
 
 def place_of_content(content: Mapping[str, Any]) -> Place | None:
-    """Return the place of what a notification is about: its run or its version; None where it names neither."""
+    """Return the place of what a notification is about: its run or its version; None if it names neither."""
     dataset, version, run_id = (content.get(name) for name in ("dataset", "version", "run_id"))
     if not dataset or not version:
         return None
@@ -61,7 +61,7 @@ def place_of_content(content: Mapping[str, Any]) -> Place | None:
 
 
 def read_traceparent(text: object) -> Place | None:
-    """Read a traceparent from outside; None where it is malformed."""
+    """Read a traceparent from outside; None if it is malformed."""
     match = _TRACEPARENT.fullmatch(text) if isinstance(text, str) else None
     return Place(trace_id=match[1], span_id=match[2]) if match else None
 

@@ -16,7 +16,7 @@ MAX_REPORT_BYTES = 4 << 20
 # -- the results of each validation example: a Parquet file beside the report, docs/registry.md ------------------
 EXAMPLES_NAME = "example_results.parquet"
 MAX_EXAMPLES = 1_000_000
-"""Rows; where there are more examples, the rows are a sample."""
+"""Rows; if there are more examples, the rows are a sample."""
 MAX_EXAMPLES_BYTES = 64 << 20
 NUM_EXAMPLES_KEY = b"landfall.num_examples"
 """Key of the file's metadata: how many examples were evaluated, where the rows are a sample of them."""
@@ -52,7 +52,7 @@ class TrainingReport:
     contents_checked: bool = False
     """Whether every shard that was read had the content that the manifest states."""
     device: str | None = None
-    """What every rank computed on: ``gpu``, ``cpu`` or ``simulated``; None where the report does not say."""
+    """What every rank computed on: ``gpu``, ``cpu`` or ``simulated``; None if the report does not say."""
     details: Mapping[str, Any] = field(default_factory=dict)
     """Further facts, for people; nothing decides on them."""
 

@@ -110,7 +110,7 @@ def vm_size_names() -> tuple[str, ...]:
 
 
 def retirement(name: str, region: str | None = None) -> str | None:
-    """Return why a region has no such size any more, and its successor; None where it may have the size.
+    """Return why a region has no such size any more, and its successor; None if it may have the size.
 
     Without a region, the size must be retired in all of them.
     """
@@ -161,7 +161,7 @@ def device_of(name: str) -> Device:
 
 
 def check_gpus(name: str, processes_per_node: int) -> None:
-    """Raise ValueError where the processes of a node would have to share its GPUs."""
+    """Raise ValueError if the processes of a node would have to share its GPUs."""
     known = vm_size(name)
     if known is not None and processes_per_node > known.num_gpus:
         raise ValueError(f"processes_per_node must be at most {known.num_gpus}, the number of GPUs of {known.name}")

@@ -57,21 +57,21 @@ Generated from `pipelines.py`, `layouts.py` and `clusters.py` in `function_app/c
 `python -m tools.reference_pages`; a test fails if it is stale.
 
 The folder that the setting `LANDFALL_PIPELINES_DIR` names contains one YAML file for each dataset, and
-`clusters.yaml`, which describes the [clusters](#clustersyaml) that they name. Unknown fields are errors, values are
-not converted, and a wrong file takes its own dataset out of service, with all its problems by field, value and line
-([operations](operations.md)). Fields are compared with each other too: features, label, splits and the model's images
-with the options, metrics, clusters, precision, prices and remedies. `landfall check` does the same before a
-deployment. `pipelines/digits.yaml` is a complete example. `docs/attempts.md` describes what
+`clusters.yaml`, which describes the [clusters](#clustersyaml) that they name. Unknown fields are errors and values
+are not converted. An invalid file takes only its own dataset out of service; every problem is reported with field,
+value and line ([operations](operations.md)). Fields are also checked against each other: features, label, splits and
+the model's images against the options, metrics, clusters, precision, prices and remedies. `landfall check` runs the
+same checks before a deployment. `pipelines/digits.yaml` is a complete example. `docs/attempts.md` describes what
 happens after a failure, and `docs/lint.md` how to train with your own script.
 """
 CLI_HEAD = """# The command line
 
 Generated from the commands by `python -m tools.reference_pages`; a test fails if it is stale.
 
-`landfall` is `.venv/bin/landfall` in a clone. The README says how to install it without one, and how it completes.
-Commands that talk to a function app take its address from `--url` or `LANDFALL_URL` and its key from `--key` or
-`LANDFALL_FUNCTION_KEY`; in a clone they find its running twin by themselves. With `--json` a command prints what the
-API answered, or an object for each line, and nothing else on standard output. Times are in UTC.
+`landfall` is `.venv/bin/landfall` in a clone. The README explains installation without a clone, and completion.
+Commands that call a function app take its address from `--url` or `LANDFALL_URL` and its key from `--key` or
+`LANDFALL_FUNCTION_KEY`; in a clone they find the running twin automatically. With `--json` a command prints the API's
+response, or one object per line, and nothing else on standard output. Times are in UTC.
 
 | exit status | meaning |
 |---|---|
@@ -85,30 +85,29 @@ The help of each command states its own.
 LAYOUTS = """
 ## Layouts
 
-`data.layout` says how the files of a version lie, and when they are all there. Whatever the layout, files may be
+`data.layout` says how the files of a version are laid out, and when it is complete. With every layout, files may be
 written by any program and their events come in any order, twice or never.
 
 - `names`: files are directly in the version's folder and named like `train-00003-of-00128.parquet`. The version is
-  whole when each split has all shards that their names state.
-- `marker`: files have any names and may lie in folders, such as `split=train/part-00000-….c000.snappy.parquet` or
-  `train/day=3/x.parquet`. The version is whole when a file `_SUCCESS` was written after them and every listed file is
-  accepted.
-- `manifest`: files as with `marker`. The version is whole when every file that a list in its folder names is accepted
-  and is as the list states.
-- `delta`: the version's folder is a Delta table. Each commit of its log `_delta_log` says which files there are: once
-  all of them are accepted and are as it states, they are the version's next generation. Status and the tags of the
-  model name the version of the table.
-- `quiet`: files as with `marker`. The version is taken for whole when every listed file is accepted and none was
-  written or deleted for `quiet_s`. Only the sweep sees that, so it takes up to one of its periods longer. It is a
-  guess, and status, history and the tags of the model say so: use it where no marker can be written.
+  complete when each split has all shards that their names state.
+- `marker`: files have any names and may be in folders, such as `split=train/part-00000-….c000.snappy.parquet` or
+  `train/day=3/x.parquet`. The version is complete when a file `_SUCCESS` was written after them and every file in
+  storage is accepted.
+- `manifest`: files as with `marker`. The version is complete when every file that a list in its folder names is
+  accepted and matches the list.
+- `delta`: the version's folder is a Delta table. Each commit of its log `_delta_log` says which files belong to it:
+  once all of them are accepted and match the commit, they become the version's next generation. Status and the tags
+  of the model name the version of the table.
+- `quiet`: files as with `marker`. The version is assumed complete when every file in storage is accepted and none was
+  written or deleted for `quiet_s`. Only the sweep checks this, so it takes up to one sweep interval longer. It is a
+  guess, and status, history and the tags of the model say so: use it only if no marker can be written.
 
-With all kinds but `names`, the split of a file is, in this order: a folder named `train` or `split=train`; the first
-of `patterns` that matches its path; with `manifest`, the split in a name with `-of-N`, then the split that
-the list states; a draw by `shares`; or the only split. Files in a folder of a split that the
-pipeline does not ask for, such as `test`, are ignored. So are names that begin with `_` or `.`, or end in `.crc`
-(`_started_…`, `_committed_…`, `_metadata`, everything below `_temporary`), and well-formed files without a record.
-A split that is drawn by a path changes when the files get other names; `draw_by` keeps what belongs together in one
-split.
+With all kinds except `names`, the split of a file is determined in this order: a folder named `train` or
+`split=train`; the first of `patterns` that matches its path; with `manifest`, the split in a name with `-of-N`, then
+the split that the list states; a draw by `shares`; or the only split. Files in a folder of a split that the pipeline
+does not list, such as `test`, are ignored. So are names that begin with `_` or `.` or end in `.crc` (`_started_…`,
+`_committed_…`, `_metadata`, everything below `_temporary`), and valid files without records. A split drawn by path
+changes when files are renamed; `draw_by` keeps related files in one split.
 
 ```yaml
 data:
@@ -117,25 +116,25 @@ data:
   layout: {kind: marker, shares: {train: 0.9, validation: 0.1}, draw_by: patient}
 ```
 
-A marker counts for the files in and below its folder that were not written after it: one for the version, or one for
-each split. A file that is written or deleted later opens the next generation, which closes with the next marker, so
-half of an append or of an overwrite is never trained on. Copy the marker last: `azcopy` may copy it first, so exclude
-it (`--exclude-pattern _SUCCESS`) and copy it by itself. `landfall status` names the files that are not accepted, and
-the marker where it is missing or older than a file. A version has at most 100,000 files, with at most 255 characters
-below its folder.
+A marker covers the files in and below its folder that were not written after it. Use one marker for the version, or
+one for each split. A file that is written or deleted later starts the next generation, which closes with the next
+marker, so a partial append or overwrite is never trained on. Copy the marker last: `azcopy` may copy it first, so
+exclude it (`--exclude-pattern _SUCCESS`) and copy it separately. `landfall status` names the files that are not
+accepted, and the marker if it is missing or older than a file. A version has at most 100,000 files, with paths of at
+most 255 characters below its folder.
 
-With `manifest`, the name of the list says how it is read:
+With `manifest`, the name of the list determines its format:
 
-- `SHA256SUMS` or `MD5SUMS` (any name that contains `sha256` or `md5`): as `sha256sum` and `md5sum` of coreutils write
-  it, also with `--binary` and `--tag`. In the version's folder:
-  `find . -name '*.parquet' -exec sha256sum {} + > SHA256SUMS`.
+- `SHA256SUMS` or `MD5SUMS` (any name that contains `sha256` or `md5`): the output of `sha256sum` and `md5sum` of
+  coreutils, also with `--binary` and `--tag`. In the version's folder: `find . -name '*.parquet' -exec sha256sum {} +
+  > SHA256SUMS`.
 - `dataset_info.json`, as TensorFlow Datasets writes it: the names of the shards, their numbers of records, and the
   bytes of each split (`numBytes`).
 - `dataset.json`, as `landfall pack` writes it: names, sizes, numbers of records and CRC32C.
 - `README.md` with the metadata of the Hugging Face Hub, as `push_to_hub` of `datasets` writes it: the files of each
-  split by `data_files` of `configs` (names, or at most 32 patterns such as `data/train-*`), without it by the Hub's
-  conventions; and `num_examples` of each split in `dataset_info`. `dataset_infos.json` states the same without
-  `data_files`. With several configs one must be `default`, or have `default: true`.
+  split from `data_files` in `configs` (names, or at most 32 patterns such as `data/train-*`), otherwise by the Hub's
+  conventions; and `num_examples` of each split from `dataset_info`. `dataset_infos.json` states the same without
+  `data_files`. If there are several configs, one must be named `default` or have `default: true`.
 - `….csv`: UTF-8, with a header of `name` and any of `split`, `size`, `records`, `sha256`, `md5`, `crc32c`. An empty
   cell states nothing.
 
@@ -146,40 +145,39 @@ data:
   layout: {kind: manifest, manifest: files.csv}
 ```
 
-What the list states of a file must hold. A file that differs is rejected (`differs_from_list`) with the line that
-it contradicts, as soon as both are there; a corrected file, or a list that agrees, takes that back. A stated split
-decides where folder, patterns and name do not; where they do, it must be the same, and the version stays open until
-it is. So it does while the records of a split are not `num_examples`; `num_bytes` and `download_size` are sizes of
-other forms of the data, and not compared. A list that moves a file to another split opens the next generation, with
-the same files. Files that the list does not name are no part of the version:
-`landfall status` names them. Texts (`.md`, `.txt`, `.json`, `.yaml`, `.csv`, `.html`, `.pdf`) and files of splits
-that the pipeline does not ask for may be listed. A script of your own must read the files that the manifest names,
-not all in the folder. A new list opens the next generation. With a checksum for a file,
-the list may be written before or after it; without, the file must not be newer than the list, as with a marker, so
-copy the list last. A list has at most 32 MiB and 100,000 files; paths are relative to its folder, without `..`.
+Files must match the list. A file that differs is rejected (`differs_from_list`) with the line that it contradicts, as
+soon as both exist; a corrected file or list reverts the rejection. The split in the list is used if folder, patterns
+and name do not determine one; if they do, it must be the same, otherwise the version stays open. The version also
+stays open while the number of records of a split differs from `num_examples`; `num_bytes` and `download_size`
+describe other forms of the data and are not compared. A list that moves a file to another split starts the next
+generation, with the same files. Files that are not in the list do not belong to the version: `landfall status` names
+them. Text files (`.md`, `.txt`, `.json`, `.yaml`, `.csv`, `.html`, `.pdf`) and files of splits that the pipeline does
+not list may be in the list. Your own script must read the files that the manifest names, not all files in the folder.
+A new list starts the next generation. If the list has a checksum for a file, it may be written before or after the
+file; otherwise the file must not be newer than the list, as with a marker, so copy the list last. A list has at most
+32 MiB and 100,000 files; paths are relative to its folder, without `..`.
 
-SHA-256 and MD5 are taken while a shard is validated (with a CSV, both). A shard whose validation was paused, which
-happens beyond 256 MiB and a minute, is read once more for them. The property Content-MD5 of a blob is not used: it
-may be what the uploader claims.
+SHA-256 and MD5 are computed while a shard is validated (with a CSV, both). If the validation is paused, which happens
+only above 256 MiB and after a minute, the shard is read once more to compute them. The blob property Content-MD5 is
+not used, because uploaders can set it.
 
 With `delta`, a table is written to the version's folder, as by
 `write_deltalake("az://datasets/scans/main", frame, mode="append", partition_by=["split"])`, or it is uploaded:
 
 - Each commit is a generation, in the order of the log; the history names the table's version.
-  What a commit states of a file, its size and number of records, must hold, as with a list.
-- The first closing starts a run, `on_change` says whether the later ones do. If several commits close together, such
+  Files must match the sizes and numbers of records that the commit states, as with a list.
+- The first closing starts a run; `on_change` decides whether later ones do. If several commits close together, such
   as those of a table that is uploaded with its history, only the newest is trained on. A commit that only rearranges
   files (`OPTIMIZE`) is a generation that starts no run.
-- A commit is passed over if it names a file that a later commit removes and that was rejected or is no longer there
-  (`VACUUM`), if it has no file of a split, or if more than 100 later ones wait. One that changes no file is no
-  generation.
-- Where writers have deleted the first commits (log retention), the log is read from its first checkpoint on that
-  leads to the newest commit. A checkpoint closes as the version that it stands for, and only if that has not closed;
-  versions before it are no longer known. It may have several parts; checkpoints of version 2 (`v2Checkpoint`) are
-  not read.
-- Copy the log after the files and the first commit last (after it, the checkpoints), as `landfall upload` does; the
-  writers of Delta tables write the log last by themselves. A commit that is renamed into place (Spark on storage with
-  folders) is seen by the next sweep.
+- A commit is skipped if it names a file that a later commit removes and that was rejected or no longer exists
+  (`VACUUM`), if it has no file of a split, or if more than 100 later ones wait. A commit that changes no file does
+  not become a generation.
+- If the first commits were deleted (log retention), the log is read from the first checkpoint that leads to the
+  newest commit. A checkpoint closes as its table version, unless that version is already closed; earlier versions are
+  ignored. It may have several parts; checkpoints of version 2 (`v2Checkpoint`) are not read.
+- Copy the log after the files, and the first commit last (then the checkpoints), as `landfall upload` does; Delta
+  writers already write the log last. A commit that is renamed into place (Spark on storage with folders) is found by
+  the next sweep.
 - Tables with a column mapping, files with deletion vectors (`REORG TABLE … APPLY (PURGE)` rewrites them) and other
   features that change what readers must do are not trained on; `landfall status` says which.
 
@@ -194,8 +192,8 @@ on_change: train
 CLUSTERS_HEAD = """
 ## clusters.yaml
 
-The clusters of Azure ML, by the names that pipelines use; at most 20. Pipelines say nothing of hardware: a cluster
-gets the first of its sizes that the workspace's region and quota have, so the same files suit every region.
+The Azure ML clusters, by the names that pipelines use; at most 20. Pipelines do not name hardware: a cluster gets the
+first of its sizes that is available in the workspace's region and quota, so the same files work in every region.
 
 ```yaml
 my-gpu:
@@ -205,18 +203,18 @@ my-gpu:
   max_nodes: 4
 ```
 
-`landfall publish` makes the choice when it creates the cluster, says why a preferred size was passed over, and prints
-the app setting `LANDFALL_CLUSTER_SIZES`. A cluster that exists keeps its size if that is in the list. Size and
-priority of a cluster cannot be changed: delete it, or use another name. Retired and unknown sizes are refused in the
-file, at publication (by region) and before a submission: a pipeline is out of service while the setting does not name
-a size of its cluster's list that exists. Options that depend on the GPU belong to `train.options_by_gpu`.
+`landfall publish` chooses the size when it creates the cluster, explains why a preferred size was skipped, and prints
+the app setting `LANDFALL_CLUSTER_SIZES`. An existing cluster keeps its size if that is in the list. Size and priority
+of a cluster cannot be changed: delete it, or use another name. Retired and unknown sizes are refused in the file, at
+publication (by region) and before a submission. A pipeline is out of service while the setting does not name an
+available size from its cluster's list. Options that depend on the GPU belong in `train.options_by_gpu`.
 """
 PRICES_HEAD = """
 ## prices.yaml
 
-Prices and published figures of [plans](plan.md), with their date, which each plan states. Write your own over them.
-A price in `clusters.yaml` goes before those here. Without the file, or with a wrong one, plans have no cost; no
-pipeline needs it.
+Prices and published figures for [plans](plan.md), with their date, which each plan states. Replace them with your
+own. A price in `clusters.yaml` takes precedence. If the file is missing or invalid, plans have no cost; pipelines do
+not need it.
 """
 STATES_HEAD = """# States of a run
 
@@ -224,9 +222,9 @@ Generated from `function_app/domain/run_states.py` by `python -m tools.reference
 A transition that is not in the table is refused under the row's ETag, logged with both states, and changes nothing.
 """
 STATES_FOOT = """
-Once a run is settled, `notified_at` is the time when all recipients were notified of how it ended. There is no such
-notification of a suppressed run, or of an attempt that another attempt continues: the run that replaced it has one. A
-version that is given up with its suppressed run has the notification `version_dropped`.
+For a settled run, `notified_at` is the time when all recipients were notified of its end. There is no such
+notification for a suppressed run or for an attempt that another attempt continues; the run that replaces it has one.
+If a version is given up with its suppressed run, `version_dropped` is sent.
 """
 
 

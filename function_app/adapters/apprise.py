@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 MAX_TITLE_CHARS = 200
 MAX_BODY_CHARS = 4000
-"""Each service cuts off more where it takes less."""
+"""Services with lower limits truncate further."""
 MAX_SAID = 5
 TIMEOUT_S = 10.0
 LOCAL = frozenset({"dbus", "gio", "glib", "gnome", "kde", "macosx", "qt", "syslog", "windows"})
@@ -59,7 +59,7 @@ class AppriseNotifier:
         self._links = links
 
     def send(self, notification: NotificationRecord) -> None:
-        """See Notifier. Redirects are refused, and certificates are checked, whatever the URL says."""
+        """See Notifier. Redirects are refused and certificates checked, even if the URL asks for something else."""
         title, body = for_people(notification, self._links)
         kept: list[str] = []
         _said.local.kept = kept
@@ -79,7 +79,7 @@ class AppriseNotifier:
             )
 
     def _service(self, recipient: str) -> NotifyBase:
-        """Return Apprise's object for the URL. Raises NotificationError where it is none, or may not be used."""
+        """Return Apprise's object for the URL. Raises NotificationError if the URL is invalid or not allowed."""
         asset, instantiate, truncate = _apprise()
         service: NotifyBase | None = instantiate(self._url, asset=asset)
         if service is None:

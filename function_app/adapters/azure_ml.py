@@ -46,7 +46,7 @@ OPTIONS: dict[str, Any] = {"retry_total": 3, "connection_timeout": 5, "read_time
 """The SDK's own read time-out is 300 s: longer than an HTTP answer of a function may take."""
 
 CAPACITY_S = 30.0
-"""How long what was read of clusters and quotas is kept: a plan that is looked at again asks nothing."""
+"""How long clusters and quotas are cached, so that showing a plan again sends no request."""
 MAX_DETAIL_CHARS = 2000
 _TRY_LATER = frozenset({401, 408, 409, 429})
 """401: the token has expired; the next try gets another one."""
@@ -55,7 +55,7 @@ _IMMUTABLE = ("JobPropertyImmutable", "cannot be changed")
 _UNKNOWN_COMPUTE = ("UnknownTargetType", "Unknown compute target")
 """How Azure ML says that the job's compute does not exist; it does not say which one that is."""
 _MISSING = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND})
-"""What a job may be answered with whose environment or code does not exist."""
+"""Error codes of a job whose environment or code does not exist."""
 
 
 class WorkspaceClient:
@@ -93,7 +93,7 @@ class WorkspaceClient:
             return self._tracking
 
     def forget(self) -> None:
-        """Build the client again at the next call: its credential keeps tokens, also one that is refused."""
+        """Build the client again at the next call, because its credential caches tokens, even refused ones."""
         with self._lock:
             self._client = self._tracking = None
 
@@ -132,14 +132,14 @@ class AzureMLJobs:
         self._capacity: tuple[float, Capacity | LandfallError] | None = None
 
     def submit(self, spec: JobSpec) -> JobStatus:
-        """See JobService. One PUT, one GET where the name is taken, and one before it where the job has files.
+        """See JobService. One PUT, one GET if the name is taken, and one before it if the job has files.
 
-        Two more where the job is refused otherwise: what it needs may be missing.
+        Two more if the job is refused for another reason, to find missing assets.
         """
         from azure.core.exceptions import HttpResponseError
 
         with self._client.errors(f"submit job {spec.name}"):
-            if files := files_asset(spec):  # with an asset that is missing it would fail on its nodes
+            if files := files_asset(spec):  # with a missing asset it would fail on its nodes
                 self._refuse_unpublished(spec, files)
             jobs = self._client.get().jobs
             try:
@@ -155,7 +155,7 @@ class AzureMLJobs:
         return self._met(spec)
 
     def _refuse_unpublished(self, spec: JobSpec, asset_id: str) -> None:
-        """Raise SubmissionRefusedError where the workspace does not have an asset of a job."""
+        """Raise SubmissionRefusedError if the workspace does not have an asset of a job."""
         from azure.core.exceptions import ResourceNotFoundError
 
         client, (kind, name, version) = self._client.get(), named_asset(asset_id)
@@ -219,7 +219,7 @@ class AzureMLJobs:
         return True
 
     def assets(self, spec: JobSpec) -> JobAssets:
-        """See JobService. Two GETs; what the workspace does not have any more is not known."""
+        """See JobService. Two GETs; assets that no longer exist are unknown."""
         from azure.core.exceptions import ResourceNotFoundError
 
         image: str | None = None
@@ -238,9 +238,9 @@ class AzureMLJobs:
         return JobAssets(image=image, commit=commit, why_no_commit=why)
 
     def capacity(self) -> Capacity:
-        """See JobService. One GET, and four where the identity may read quotas; kept for CAPACITY_S, as is an error.
+        """See JobService. One GET, and four if the identity may read quotas.
 
-        Two callers may ask at the same time, which does no harm.
+        Results and errors are cached for CAPACITY_S. Concurrent calls are harmless.
         """
         if self._capacity is None or time.monotonic() - self._capacity[0] > CAPACITY_S:
             try:
@@ -290,7 +290,7 @@ class AzureMLJobs:
             return read_metrics(self._client.tracking(), self._client.workspace, name)
 
     def _met(self, spec: JobSpec) -> JobStatus:
-        """Return the job that has this name if it is the same one. Raises SubmissionRefusedError where it is not."""
+        """Return the job that has this name if it is the same one. Raises SubmissionRefusedError if it is not."""
         met = self.status(spec.name)
         if met is not None and met.tags.get(SPEC_HASH_TAG) == spec.tags.get(SPEC_HASH_TAG):
             return met
@@ -311,7 +311,7 @@ class AzureMLModels:
     def register(self, registration: ModelRegistration) -> None:
         """See ModelRegistry. One GET, and one PUT after the SDK's own GET of the model's versions.
 
-        A PUT replaces the tags of a version that exists, which may have become the current one.
+        A PUT would replace the tags of an existing version, which may have become the current one.
         """
         from azure.ai.ml.entities import Model
 
@@ -463,7 +463,7 @@ def azure_ml_errors(action: str) -> Iterator[None]:
     except ServiceUnavailableError as error:  # of Pace
         raise ServiceUnavailableError(f"{action}: {error}") from error
     except MlException as error:
-        # Raised by the client before anything was sent, for what the service would not take.
+        # Raised by the client before sending, for content that the service would refuse.
         raise SubmissionRefusedError(f"{action}: {detail(error)}") from error
     except AzureError as error:
         raise ServiceUnavailableError(f"{action}: Azure ML did not answer: {detail(error)}") from error
@@ -478,7 +478,7 @@ def detail(error: Exception) -> str:
 
 def _refused_or_unavailable(action: str, error: HttpResponseError) -> LandfallError:
     status = error.status_code or 0
-    if status < HTTPStatus.BAD_REQUEST and status:  # its effect is not known: the next try meets the job
+    if status < HTTPStatus.BAD_REQUEST and status:  # its effect is unknown; the next try finds the job
         return ServiceUnavailableError(f"{action}: Azure ML's answer ({status}) cannot be read: {detail(error)}")
     if status in _TRY_LATER or status >= HTTPStatus.INTERNAL_SERVER_ERROR or not status:
         # no status: no token could be obtained for the identity

@@ -25,7 +25,7 @@ ARTIFACTS = "workspaceartifactstore"
 MAX_LOGS = 5000
 """Log files that are listed: the root's is among the first by name."""
 _NO_ADDRESS = frozenset({401, 403, 404, 409})
-"""Statuses of an address without a signature: storage without keys, or that says nothing to strangers."""
+"""Statuses for a URL without a signature: the storage account has no keys or no anonymous access."""
 
 
 class JobLogs:
@@ -36,7 +36,7 @@ class JobLogs:
         self._blob_uri = blob_uri
 
     def tail(self, client: MLClient, name: str, *, max_bytes: int) -> str | None:
-        """Return the end of the root's log, None where there is none. Raises LogUnreadableError."""
+        """Return the end of the root's log, None if there is none. Raises LogUnreadableError."""
         part = self.part(client, name, rank=0, after=None, max_bytes=max_bytes)
         return None if part is None else part.content.decode(errors="replace")
 

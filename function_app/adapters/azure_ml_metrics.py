@@ -1,4 +1,4 @@
-"""What a job logged to its MLflow run, from the tracking API that each workspace serves.
+"""The metrics of a job's MLflow run, from the workspace's tracking API.
 
 Azure's plug-in for MLflow asks at the same address, with a token for Azure Resource Manager (azureml-mlflow 1.62,
 ``azureml_reststore.py``): ``https://<region>.api.azureml.ms/mlflow/v2.0/subscriptions/…/workspaces/<name>``.
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from azure.core.pipeline.policies import SansIOHTTPPolicy
 
 MAX_RUN_BYTES = 4 << 20
-"""Bytes of a run that are read, whose parameters and tags the script chooses too."""
+"""Maximum bytes read of a run; the script also chooses its parameters and tags."""
 _REFUSED = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.FORBIDDEN, HTTPStatus.NOT_IMPLEMENTED})
 
 
@@ -42,7 +42,7 @@ def tracking_client(
 def read_metrics(tracking: PipelineClient[Any, Any], workspace: Workspace, name: str) -> dict[str, float]:
     """Return the last value of each metric; empty for an unknown run.
 
-    Raises HttpResponseError where trying again may help, otherwise MetricsUnreadableError: the script may have
+    Raises HttpResponseError if trying again may help, otherwise MetricsUnreadableError: the script may have
     reported in another way.
     """
     from azure.core.rest import HttpRequest
@@ -70,7 +70,7 @@ def read_metrics(tracking: PipelineClient[Any, Any], workspace: Workspace, name:
 
 
 def _metrics(content: bytes) -> dict[str, Any]:
-    """Return the metrics of an answer, whatever they are. Raises MetricsUnreadableError."""
+    """Return the metrics of a response. Raises MetricsUnreadableError."""
     try:
         listed = json.loads(content)["run"].get("data", {}).get("metrics", [])
         return {str(metric["key"]): metric["value"] for metric in listed}

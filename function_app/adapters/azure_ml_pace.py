@@ -1,4 +1,4 @@
-"""How fast the app asks Azure ML, and for how long it stays away when Azure ML asks for that.
+"""Limit the rate of requests to Azure ML, and respect its Retry-After.
 
 Azure Resource Manager gives each caller a burst of 250 reads and 200 writes, shared by everything that runs under the
 same identity. See https://learn.microsoft.com/azure/azure-resource-manager/management/request-limits-and-throttling
@@ -25,7 +25,7 @@ MAX_WAIT_S = 5.0
 """A longer Retry-After is not waited for by the SDK, which would hold the function and outlast its claim on the run:
 the request fails, and no other is sent before the time has come."""
 MAX_AWAY_S = 15 * 60.0
-"""No longer time is stayed away, whatever Azure ML asks for: it is asked again, which costs one request."""
+"""Maximum time to wait, even if Azure ML asks for more; trying again costs one request."""
 
 logger = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ class Pace:
         self._not_before_s: dict[str, float] = {}
 
     def before(self, method: str) -> None:
-        """Wait for a read's turn. Raises ServiceUnavailableError while Azure ML has asked to stay away."""
+        """Wait for a read's turn. Raises ServiceUnavailableError while Azure ML has asked to wait."""
         kind = _kind(method)
         with self._lock:
             left_s = self._not_before_s.get(kind, 0.0) - self._now_s()
@@ -63,7 +63,7 @@ class Pace:
         return turn_s
 
     def after(self, method: str, status: int, retry_after_s: float | None) -> None:
-        """Take note of a long Retry-After. Raises ServiceUnavailableError, so that the SDK does not sit it out."""
+        """Store a long Retry-After. Raises ServiceUnavailableError, so that the SDK does not wait for it."""
         if status < HTTPStatus.BAD_REQUEST or retry_after_s is None or retry_after_s <= MAX_WAIT_S:
             return
         kind, retry_after_s = _kind(method), min(retry_after_s, MAX_AWAY_S)

@@ -1,4 +1,4 @@
-"""Listings that storage cannot answer because of one blob's name, narrowed down until the rest is listed.
+"""Listings that fail because of one blob's name, split by prefix until the other blobs are listed.
 
 Azurite answers 500 where a name has a control character, and a proxy or a service may do the same for other reasons.
 """
@@ -18,13 +18,13 @@ PLAIN = sorted({*string.ascii_letters, *string.digits, *"-._/"})
 MAX_REQUESTS = 4000
 """For one listing: a name of sixty characters. Beyond that the whole listing fails."""
 MAX_FAILING = 8
-"""Where more of the characters that may follow a prefix fail, storage itself is away."""
+"""If more characters after a prefix fail, storage itself is unavailable."""
 
 _FOLDER_METADATA = "hdi_isfolder"
 """Metadata of the empty blobs that stand for folders: accounts with a hierarchical namespace list them, and Hadoop
 writes them elsewhere. In a layout whose files have any names they would be taken for files."""
 _BROKEN_BY_A_NAME = 500
-"""503 and the like are the service's own trouble: they pass, and no name is to blame."""
+"""503 and similar statuses are temporary errors of the service, not caused by a name."""
 
 Unlisted = Callable[[str], object]
 """Is given the prefix below which a blob cannot be listed."""
@@ -65,7 +65,7 @@ class _Narrowed:
     num_requests: int = field(default=0, init=False)
 
     def below(self, prefix: str, error: Exception) -> list[BlobProperties]:
-        """Return what can be listed below a prefix that cannot be listed as a whole, which ``error`` says."""
+        """Return the blobs that can be listed below a prefix whose complete listing failed with ``error``."""
         found, failing = self._named(prefix), 0
         for character in PLAIN:
             part = self._part(prefix + character, error)
@@ -89,7 +89,7 @@ class _Narrowed:
             return []
 
     def _part(self, prefix: str, error: Exception) -> list[BlobProperties] | None:
-        """Return the blobs below a prefix, None where they cannot be listed. Raises ``error`` out of requests."""
+        """Return the blobs below a prefix, None if they cannot be listed. Raises ``error`` out of requests."""
         from azure.core.exceptions import HttpResponseError
 
         self.num_requests += 1

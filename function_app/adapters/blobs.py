@@ -87,7 +87,8 @@ class BlobShardSource:
         self._blob = blob
         self._facts = facts
         self._service_etag: str | None = None
-        """As the service writes it, taken from the first answer: the service would not accept the normalised one."""
+        """As the service writes it, taken from the first response, because the service rejects the normalised form.
+        """
 
     def read(self, offset: int, length: int) -> bytes:
         """Return exactly ``length`` bytes. Raises a SourceError; may be called from several threads."""
@@ -131,7 +132,7 @@ class BlobShardSource:
         return SourceUnavailableError(f"{path}: storage answered {status}")
 
     def _is_there(self) -> bool:
-        """Whether the blob exists: a deleted one may fail the condition too (Azurite). No answer counts as yes."""
+        """Whether the blob exists: a deleted one may fail the condition too (Azurite). No response counts as yes."""
         from azure.core.exceptions import AzureError
 
         try:
@@ -161,7 +162,7 @@ def _with_content(path: str, blob: BlobClient, max_bytes: int) -> BlobFacts | No
     from azure.core.exceptions import HttpResponseError
 
     try:
-        stream = blob.download_blob(0, max_bytes + 1)  # more than is wanted: the answer's size is not the blob's
+        stream = blob.download_blob(0, max_bytes + 1)  # more than requested: the response's size is not the blob's
     except HttpResponseError as error:
         if error.status_code == _RANGE_NOT_SATISFIABLE:
             return None
@@ -175,7 +176,7 @@ class BlobRejectedCopies:
 
     The identity must be allowed to write to the container, which is not created here: that would take a role on the
     whole account. The service may finish a copy of many gigabytes after the call; that copy fails where the source is
-    overwritten meanwhile.
+    overwritten in the meantime.
     """
 
     def __init__(self, connection: StorageConnection, source_container: str) -> None:
@@ -223,7 +224,7 @@ def no_container(container: str) -> str:
 
 
 def _pinned(source: BlobClient, facts: BlobFacts) -> str:
-    """Return the ETag as the service writes it. Raises SourceChangedError where it is not the one in ``facts``."""
+    """Return the ETag as the service writes it. Raises SourceChangedError if it is not the one in ``facts``."""
     etag: str = source.get_blob_properties().etag
     if normalise_etag(etag) != facts.etag:
         raise SourceChangedError(
@@ -244,7 +245,7 @@ def _start_copy(source: BlobClient, etag: str, target: BlobClient) -> None:
 
 
 class BlobDocumentStore:
-    """Implements DocumentStore. The first write creates the container where it is missing."""
+    """Implements DocumentStore. The first write creates the container if it is missing."""
 
     def __init__(self, connection: StorageConnection, container: str) -> None:
         self._connection = connection
@@ -342,6 +343,6 @@ class BlobDocumentStore:
 
 
 def check_size(path: str, size_bytes: int, max_bytes: int) -> None:
-    """Raise DocumentTooLargeError where a document exceeds what its reader allows."""
+    """Raise DocumentTooLargeError if a document exceeds what its reader allows."""
     if size_bytes > max_bytes:
         raise DocumentTooLargeError(f"document {path} has more than {max_bytes} bytes")

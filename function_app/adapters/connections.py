@@ -37,9 +37,9 @@ DEFAULT_SUFFIX = "core.windows.net"
 MAX_SETTING_CHARS = 8192
 CONNECTION_TIMEOUT_S = 5
 READ_TIMEOUT_S = 30
-"""Half of the SDK's 60 s: a single read is at most one range of a shard, and repeating a stuck one is better."""
+"""Half of the SDK's 60 s: a read is at most one range of a shard, so a stuck one is better repeated."""
 RETRY_TOTAL = 3
-"""The queue delivers again in any case; more retries here would only delay the other shards of the batch."""
+"""The queue delivers again anyway; more retries here would only delay the other shards of the batch."""
 
 _SUFFIX = re.compile(r"[a-z0-9-]{1,63}(\.[a-z0-9-]{1,63}){1,5}")
 _ACCOUNT_NAME = re.compile(r"[a-z0-9]{3,24}")
@@ -53,12 +53,12 @@ class ConnectionSettings:
     name: str
     """The setting's name, or the prefix of several."""
     connection_string: str | None = field(default=None, repr=False)
-    """None where an identity is used."""
+    """None if an identity is used."""
     service_uris: Mapping[Service, str] = field(default_factory=dict)
     client_id: str | None = None
     """Client id of the user-assigned identity; None for the app's own."""
     managed_identity: bool = False
-    """True where only a managed identity may be used, and no developer's credentials."""
+    """True if only a managed identity may be used, and no developer's credentials."""
 
 
 def read_connection(
@@ -66,7 +66,7 @@ def read_connection(
 ) -> ConnectionSettings:
     """Return one connection; ``services`` names the services that it must reach.
 
-    Raises SettingsError naming the setting that is wrong, or all that are missing; a secret is never repeated in it.
+    Raises SettingsError naming the wrong setting or all missing ones; it never contains a secret.
     """
     connection_string = _bounded(settings, name)
     if connection_string is not None:
@@ -172,7 +172,7 @@ class StorageConnection:
 
     @property
     def blob_service(self) -> BlobServiceClient:
-        """The account's blobs. Raises SettingsError where the connection does not reach them."""
+        """The account's blobs. Raises SettingsError if the connection does not reach them."""
         from azure.storage.blob import BlobServiceClient, ExponentialRetry
 
         client: BlobServiceClient = self._client("blob", BlobServiceClient, "account_url", ExponentialRetry)
@@ -180,7 +180,7 @@ class StorageConnection:
 
     @property
     def queue_service(self) -> QueueServiceClient:
-        """The account's queues. Raises SettingsError where the connection does not reach them."""
+        """The account's queues. Raises SettingsError if the connection does not reach them."""
         from azure.storage.queue import ExponentialRetry, QueueServiceClient
 
         client: QueueServiceClient = self._client("queue", QueueServiceClient, "account_url", ExponentialRetry)
@@ -188,7 +188,7 @@ class StorageConnection:
 
     @property
     def table_service(self) -> TableServiceClient:
-        """The account's tables. Raises SettingsError where the connection does not reach them."""
+        """The account's tables. Raises SettingsError if the connection does not reach them."""
         from azure.data.tables import TableServiceClient
 
         client: TableServiceClient = self._client("table", TableServiceClient, "endpoint", None)
@@ -256,7 +256,7 @@ def client_options(retry_class: Any, **own: Any) -> dict[str, Any]:
 def _transport(options: Mapping[str, Any]) -> Any:
     """Return the SDK's transport, which looks for proxies and certificates in the environment once for each client.
 
-    By itself it reads the whole environment again with each request: a sixth of the time that a request costs.
+    Its default reads the whole environment for each request, which takes a sixth of a request's time.
     """
     from azure.core.pipeline.transport import RequestsTransport
 
@@ -281,13 +281,13 @@ def _transport(options: Mapping[str, Any]) -> Any:
 
 
 def read_refusal(response: PipelineResponse[Any, Any]) -> None:
-    """Read the body of a refusal: an unread one holds its connection until the garbage collector runs."""
+    """Read the body of a refusal; an unread one keeps its connection open until garbage collection."""
     if response.http_response.status_code >= HTTPStatus.BAD_REQUEST:
         response.http_response.read()
 
 
 def credential(client_id: str | None) -> TokenCredential:
-    """Return the user-assigned identity, or the default credential where no client id is set."""
+    """Return the user-assigned identity, or the default credential if no client id is set."""
     from azure.identity import DefaultAzureCredential, ManagedIdentityCredential
 
     return ManagedIdentityCredential(client_id=client_id) if client_id else DefaultAzureCredential()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 POISON_SUFFIX = "-poison"
 HOST_TRIES = 5
-"""``maxDequeueCount`` of host.json: how often the host tries a message before it gives it up."""
+"""``maxDequeueCount`` of host.json: how often the host tries a message before giving up."""
 DEAD_LETTER_CONTAINER = "landfall-dead-letters"
 MAX_BLOB_BYTES = 8 << 20
 """Event Grid's events are 1 MB at most, and one blob holds a few."""
@@ -87,7 +87,7 @@ class DeadLetterContainer:
     def undelivered(self, *, limit: int) -> Iterator[Undelivered]:
         """See DeadLetterSource. One operation for the list, two for each blob.
 
-        A blob that is too large for a row stays where it is, and its dead letter says so.
+        A blob that is too large for a row stays in the container, and its dead letter says so.
         """
         from azure.core.exceptions import ResourceNotFoundError
 
@@ -127,7 +127,7 @@ def _downloaded(container: ContainerClient, blob: BlobProperties) -> str:
 MAX_EVENTS = 5000
 """Events in one blob; more than Event Grid's own limit for a batch."""
 UNKNOWN = "event-grid"
-"""The source of content that is no known event."""
+"""The source of content that is not a known event."""
 
 _MEMBERS = frozenset(
     {"deadletterreason", "deliveryattempts", "lastdeliveryoutcome", "publishtime", "lastdeliveryattempttime"}
@@ -203,7 +203,7 @@ def _text(value: object) -> str:
 
 
 def _time(value: object) -> datetime | None:
-    """Read a time as Event Grid writes it, with up to seven decimals of a second; None where it is not one."""
+    """Read a time as Event Grid writes it, with up to seven decimals of a second; None if it is not one."""
     try:
         time = datetime.fromisoformat(_text(value))
     except ValueError:

@@ -19,10 +19,10 @@ from function_app.telemetry import MAX_CHARS, current_place
 
 LOGGER = "function_app"
 FIELDS = ("action", "subject", "run_id")
-"""What a line has besides its text, where the code states it."""
+"""Fields of a line in addition to its text."""
 MAX_LINE_CHARS = 2000
 MAX_LINES_A_SECOND = 20
-"""Lines below a warning that one process sends; the host samples to about as many. The history has every decision."""
+"""Maximum lines below warning level per second and process, about the host's sampling rate."""
 SEVERITIES = (
     (logging.CRITICAL, SeverityNumber.FATAL),
     (logging.ERROR, SeverityNumber.ERROR),
@@ -34,8 +34,8 @@ SEVERITIES = (
 class LogLines(logging.Handler):
     """Sends the lines of the app with their fields.
 
-    Lines below a warning go this way only, so that they are not paid for twice. Warnings and errors are logged by the
-    host as well: whatever becomes of telemetry, they are seen.
+    Lines below warning level are sent only this way, so they are not billed twice. Warnings and errors are logged by
+    the host as well: whatever becomes of telemetry, they are seen.
     """
 
     def __init__(self, processor: LogRecordProcessor, *, seconds: Callable[[], float] = time.monotonic) -> None:
@@ -45,7 +45,7 @@ class LogLines(logging.Handler):
         self._second, self._sent = 0, 0
 
     def emit(self, record: logging.LogRecord) -> None:
-        """See logging.Handler, which holds a lock meanwhile."""
+        """See logging.Handler, which holds a lock in the meantime."""
         if record.levelno >= logging.WARNING:
             logging.getLogger().handle(record)
         elif not self._has_room():
@@ -63,7 +63,7 @@ class LogLines(logging.Handler):
 
 
 def _log_record(record: logging.LogRecord) -> LogRecord:
-    """Return a line in OpenTelemetry's form, in the trace of what is being done."""
+    """Return a line in OpenTelemetry's form, in the current trace."""
     place = current_place()
     stated = {name: getattr(record, name, None) for name in FIELDS}
     return LogRecord(
@@ -77,7 +77,7 @@ def _log_record(record: logging.LogRecord) -> LogRecord:
 
 
 def _text(record: logging.LogRecord) -> str:
-    """Return the text, with the stack trace where there is one."""
+    """Return the text, with the stack trace if there is one."""
     trace = record.exc_text or (record.exc_info and logging.Formatter().formatException(record.exc_info))
     return f"{record.getMessage()}\n{trace}" if trace else record.getMessage()
 
@@ -99,7 +99,7 @@ def send_log_lines(connection_string: str) -> LogLines:
 
 
 def stop_log_lines() -> None:
-    """Let the host have every line again."""
+    """Pass every line to the host again."""
     logger = logging.getLogger(LOGGER)
     for each in [handler for handler in logger.handlers if isinstance(handler, LogLines)]:
         logger.removeHandler(each)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 SOURCE = "/landfall"
 CHECK_TYPE = "landfall.doctor"
-"""No outcome of a run or a version; a subscription that lists the types it wants never sees it."""
+"""Not an outcome of a run or version; subscriptions with a list of types never get it."""
 OPTIONS: dict[str, Any] = {"connection_timeout": 5, "read_timeout": 30, "retry_total": 2}
 
 
@@ -59,9 +59,9 @@ class TopicNotifier:
         self._publish(event)
 
     def check(self) -> str:
-        """Send an event of a type of its own, which subscribers may leave out. Raises NotificationError.
+        """Send an event of a separate type, which subscribers may exclude. Raises NotificationError.
 
-        A topic has no dry run, and a role on paper is not one that counts.
+        A topic has no dry run, and an assigned role may not be effective yet.
         """
         from azure.core.messaging import CloudEvent
 
@@ -99,7 +99,7 @@ MAX_ANSWER_BYTES = 4096
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Refuses redirects: a notification goes only where the setting says."""
+    """Refuses redirects: a notification goes only if the setting says."""
 
     def redirect_request(  # noqa: PLR0917 (urllib's own signature)
         self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: Message, newurl: str
@@ -136,13 +136,13 @@ class WebhookNotifier:
 
 
 LIMIT_S = 45.0
-"""For all of one notification, name resolution and retries included; the timeouts above are for each step."""
+"""For one whole notification, including name resolution and retries; the timeouts above apply to each step."""
 
 
 class BoundedNotifier:
-    """Implements Notifier over another one, and never waits longer than a limit for it.
+    """Implements Notifier around another one, with a time limit.
 
-    A recipient that sends a byte every few seconds passes every timeout of a socket. What takes longer is left to its
+    A recipient that sends a byte every few seconds never reaches a socket timeout. A longer call is left to its
     thread; until that ends, further notifications are refused at once, so that no threads pile up. Should it succeed
     late, the try that follows finds that it did, and sends nothing again.
     """
@@ -152,7 +152,7 @@ class BoundedNotifier:
         self._limit_s = limit_s
         self._lock = threading.Lock()
         self._left: tuple[str, Future[None]] | None = None
-        """Key and outcome of what took too long."""
+        """Key and outcome of a call that took too long."""
 
     def send(self, notification: NotificationRecord) -> None:
         """See Notifier."""

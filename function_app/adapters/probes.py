@@ -62,7 +62,7 @@ def _readable(connection: StorageConnection, name: str) -> str:
 
 
 def _writable(connection: StorageConnection, name: str) -> str:
-    """Five operations, which leave nothing behind."""
+    """Five operations; everything written is removed."""
     _readable(connection, name)
     documents, path = BlobDocumentStore(connection, name), _name()
     documents.write(path, b"{}")
@@ -160,7 +160,7 @@ def _clock(connection: StorageConnection, container: str, clock: Callable[[], da
 
 
 def asset_probes(client: WorkspaceClient) -> Iterator[Probe]:
-    """Yield the checks that what jobs refer to is registered."""
+    """Yield the checks that the assets of jobs are registered."""
     ids = {"image": client.workspace.environment_id, "code": client.workspace.code_id}
     for part, arm_id in ids.items():
         yield Probe(part=part, subject=_asset_name(arm_id), look=partial(_asset, client, arm_id), fix="azd up")
@@ -197,7 +197,7 @@ def _topic(notifier: TopicNotifier | None) -> str:
 
 
 def telemetry_probe(environ: Mapping[str, str], *, in_azure: bool) -> Probe:
-    """Return the check that telemetry has where to go, and an identity: without one it is lost silently."""
+    """Return the check that telemetry has a destination and an identity; without one it is lost silently."""
     return Probe(part="telemetry", subject="settings", look=partial(_telemetry, environ, in_azure))
 
 

@@ -22,7 +22,7 @@ _NEVER_EXPIRES = -1
 
 
 class StorageRequestQueue:
-    """Implements RequestQueue and MessageQueue. The first message creates the queue where it is missing."""
+    """Implements RequestQueue and MessageQueue. The first message creates the queue if it is missing."""
 
     def __init__(self, connection: StorageConnection, queue: str = TRAINING_REQUESTED) -> None:
         self._connection = connection
@@ -50,7 +50,7 @@ class StorageRequestQueue:
         return QueuedMessage(text=text, num_deliveries=0, message_id=sent.id, receipt=sent.pop_receipt or "")
 
     def take(self, limit: int, *, hidden_for: timedelta) -> Sequence[QueuedMessage]:
-        """See MessageQueue. One operation. What is no Base64 text is left to the host, which calls it poison."""
+        """See MessageQueue. One operation. Text that is not Base64 is left to the host, which treats it as poison."""
         with storage_errors(f"take messages of queue {self._queue_name}"):
             pages = self._raw_queue.receive_messages(
                 messages_per_page=limit, max_messages=limit, visibility_timeout=int(hidden_for.total_seconds())

@@ -18,7 +18,7 @@ _MAX_DETAIL_CHARS = 500
 
 
 class StorageRefusedError(LandfallError):
-    """Storage refused for good: a wrong key, a missing role assignment, or an invalid request."""
+    """Storage refused permanently: a wrong key, a missing role assignment, or an invalid request."""
 
 
 @contextmanager

@@ -82,7 +82,7 @@ def to_files(folder: Path) -> OpenTelemetrySink:
 
 
 class Delivers(Protocol):
-    """An exporter that tells what became of one span."""
+    """An exporter that reports the result of one span."""
 
     def deliver(self, span: ReadableSpan) -> str:
         """See TelemetrySink."""
@@ -147,7 +147,7 @@ class OpenTelemetrySink:
 
 
 class FileSink(OpenTelemetrySink):
-    """Keeps metrics as they are written: a person or a test that looks waits for no interval."""
+    """Writes metrics immediately, so a person or a test does not wait for an interval."""
 
     def __init__(self, processor: SpanProcessor, exporter: Delivers, *, metrics: Path) -> None:
         super().__init__(processor, exporter)
@@ -229,7 +229,7 @@ class LateSpanExporter(SpanExporter):
         return self._made.export(spans)
 
     def deliver(self, span: ReadableSpan) -> str:
-        """See TelemetrySink. The exporter does not tell why it failed; it logs that."""
+        """See TelemetrySink. The exporter only logs why it failed."""
         if self.export([span]) is not SpanExportResult.SUCCESS:
             raise LandfallError(
                 "Application Insights did not take an item. The app's identity needs the role Monitoring Metrics "

@@ -1,7 +1,7 @@
-"""The schema of ``clusters.yaml``: the clusters that pipelines name, and which machines each has in a deployment.
+"""The schema of ``clusters.yaml``: the clusters that pipelines name, and their machines in a deployment.
 
-A cluster of Azure ML has one VM size for good. The file therefore states sizes in order of preference; `landfall
-publish` takes the first that region and quota have, and prints the choice as an app setting.
+An Azure ML cluster's VM size cannot be changed. The file lists sizes in order of preference; `landfall publish` takes
+the first that is available in the region and within the quota, and prints the choice as an app setting.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ class Cluster(Section):
     """One cluster of Azure ML, by the name that pipelines use."""
 
     sizes: tuple[ClusterSize, ...] = Field(min_length=1, max_length=10)
-    """VM sizes in order of preference: the cluster gets the first that region and quota have."""
+    """VM sizes in order of preference: the cluster gets the first that is available in region and quota."""
     min_nodes: int = Field(default=0, ge=0, le=MAX_NODES)
-    """Nodes that stay, and cost money, without a job."""
+    """Nodes that keep running, and costing money, without a job."""
     max_nodes: int = Field(default=4, ge=1, le=MAX_NODES)
     """Maximum number of nodes."""
     priority: Literal["dedicated", "low"] = "dedicated"
-    """Nodes of low priority are cheaper and may be taken away at any time; a run then resumes from its checkpoint."""
+    """Low-priority nodes are cheaper and may be preempted at any time; the run then resumes from its checkpoint."""
 
     @model_validator(mode="after")
     def _is_consistent(self) -> Self:
@@ -68,13 +68,13 @@ class Cluster(Section):
         return self
 
     def size(self, name: str) -> ClusterSize | None:
-        """Return the size of that name (names compare without case), None for one that is not in the list."""
+        """Return the size with that name, ignoring case; None if it is not in the list."""
         return next((size for size in self.sizes if size.vm_size.lower() == name.lower()), None)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Machines:
-    """What a cluster has in a deployment."""
+    """The machines of a cluster in a deployment."""
 
     cluster: str
     vm_size: str
@@ -87,14 +87,16 @@ class Machines:
 
 @dataclass(frozen=True, kw_only=True)
 class Clusters:
-    """The clusters of the file, and the size that each has."""
+    """The clusters of the file, with their sizes."""
 
     clusters: Mapping[str, Cluster]
     sizes: Mapping[str, str] | None = None
-    """Cluster → VM size in this deployment. None where files are read without one: the first size of each list."""
+    """Cluster → VM size in this deployment. None if files are read without a deployment: then the first size of each
+    list.
+    """
 
     def machines(self, name: str) -> Machines:
-        """Return what a cluster has. Raises ValueError where no such cluster, or not its size, is known."""
+        """Return a cluster's machines. Raises ValueError if the cluster or its size is unknown."""
         cluster = self.clusters.get(name)
         if cluster is None:
             close = difflib.get_close_matches(name, self.clusters, n=1)

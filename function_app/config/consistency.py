@@ -1,4 +1,4 @@
-"""Whether the fields of a pipeline file fit each other: what no field shows by itself."""
+"""Checks that the fields of a pipeline file do not contradict each other."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _WITHOUT_BFLOAT16 = frozenset({"V100", "T4"})
 def inconsistencies(pipeline: Pipeline, machines: Sequence[Machines]) -> list[str]:
     """Return each contradiction, beginning with the path of the field to change.
 
-    ``machines`` are those of the pipeline's own cluster, then of its other ones; none where clusters.yaml is wrong.
+    ``machines`` are those of the pipeline's own cluster, then of its other ones; empty if clusters.yaml is invalid.
     """
     found = [*_of_features(pipeline), *_of_attempts(pipeline)]
-    if not is_own_script(pipeline.train.script):  # a script of one's own decides what the options mean
+    if not is_own_script(pipeline.train.script):  # the user's own script decides what the options mean
         found += [*_of_labels(pipeline), *_of_options(pipeline, machines), *_of_overrides(pipeline)]
         found += [*_of_precision(pipeline, machines), *_of_halving(pipeline)]
         options = _options_on(pipeline, machines[0]) if machines else pipeline.train.options
@@ -35,7 +35,7 @@ def inconsistencies(pipeline: Pipeline, machines: Sequence[Machines]) -> list[st
 
 
 def _of_bounds(pipeline: Pipeline) -> Iterator[str]:
-    """Yield bounds that no model can meet: a percentage where a share is reported, for instance."""
+    """Yield bounds that no model can meet, such as a percentage for a metric that is a share."""
     for number, require in enumerate(pipeline.register_.require if pipeline.register_ else ()):
         yield from (f"register.require.{number}: {problem}" for problem in _unreachable(require))
 
@@ -43,13 +43,13 @@ def _of_bounds(pipeline: Pipeline) -> Iterator[str]:
 def _unreachable(require: Requirement) -> Iterator[str]:
     if require.at_least is not None and require.at_least > 1 and require.metric.removeprefix("val_") in _SHARES:
         share = f"; {require.at_least:g} percent is {require.at_least / 100:g}" if require.at_least <= 100 else ""  # noqa: PLR2004
-        yield f"{require.metric} is between 0 and 1, so it never is at least {require.at_least:g}{share}"
+        yield f"{require.metric} is between 0 and 1, so it is never at least {require.at_least:g}{share}"
     if require.at_most is not None and require.at_most < 0:
-        yield f"{require.metric} is 0 or more, so it never is at most {require.at_most:g}"
+        yield f"{require.metric} is 0 or more, so it is never at most {require.at_most:g}"
 
 
 def _of_features(pipeline: Pipeline) -> Iterator[str]:
-    """Yield requirements on a feature that mean nothing for its kind, or that no value meets."""
+    """Yield requirements on a feature that do not apply to its kind, or that no value meets."""
     for name, feature in pipeline.data.features.items():
         yield from (f"data.features.{name}.{problem}" for problem in _meaningless(feature))
     drift = pipeline.data.drift
@@ -67,7 +67,7 @@ def _meaningless(feature: Feature) -> Iterator[str]:
             yield f"{field}: bounds numbers, and the values are {feature.encoding or 'bytes'}; remove it"
     for value in feature.allowed:
         if isinstance(value, str) if feature.kind != "bytes" else feature.encoding not in ("text", None):
-            yield f"allowed: {str(value)[:36]!r} can be no value of kind {feature.kind}{_encoded(feature)}; remove it"
+            yield f"allowed: {str(value)[:36]!r} is not a value of kind {feature.kind}{_encoded(feature)}; remove it"
         elif not isinstance(value, str) and not _is_within(value, feature):
             yield f"allowed: {value:g} is not between minimum and maximum"
 
@@ -86,7 +86,7 @@ def _of_labels(pipeline: Pipeline) -> Iterator[str]:
     if compared is not None and compared != trained:
         yield (
             f"data.label_feature: is {compared[:36]}, and train.options.label_feature is {trained[:36]}; drift would "
-            "be measured on another feature than is trained on"
+            "be measured on a different feature than the one trained on"
         )
 
 
@@ -105,7 +105,7 @@ def _options_on(pipeline: Pipeline, machines: Machines) -> TrainingOptions:
 
 
 def _of_overrides(pipeline: Pipeline) -> Iterator[str]:
-    """Yield allowed texts with which a request would be accepted, and its training fail."""
+    """Yield allowed texts with which a request would be accepted but its training would fail."""
     options, data = pipeline.train.options, pipeline.data
     hints = get_type_hints(TrainingOptions)
     before = set(mistakes(options, features=data.feature_specs(), splits=data.splits))
@@ -132,7 +132,7 @@ def _of_precision(pipeline: Pipeline, machines: Sequence[Machines]) -> Iterator[
         if one.gpu in _WITHOUT_BFLOAT16 and _options_on(pipeline, machines[0]).mixed_precision == "bfloat16":
             yield (
                 f"train.options.mixed_precision: cluster {one.cluster} has {one.gpu}, which has no bfloat16; write "
-                f"float16, or set it for other GPUs alone in train.options_by_gpu"
+                f"float16, or set it only for other GPUs in train.options_by_gpu"
             )
 
 
@@ -150,9 +150,9 @@ def _of_attempts(pipeline: Pipeline) -> Iterator[str]:
             what = "is the pipeline's own cluster" if name == own else "is listed twice"
             yield f"attempts.other_clusters.{number}: {name} {what}; each is tried once, so remove it"
     if attempts.other_clusters and attempts.max == 1:
-        yield "attempts.other_clusters: attempts.max is 1, so that no other cluster is ever tried; raise it"
+        yield "attempts.other_clusters: attempts.max is 1, so no other cluster is ever tried; raise it"
     for failure, remedy in attempts.remedies.items():
         if remedy in RETRYING and attempts.max == 1:
-            yield f"attempts.remedies.{failure}: attempts.max is 1, so that {remedy} never happens; raise it"
+            yield f"attempts.remedies.{failure}: attempts.max is 1, so {remedy} never happens; raise it"
         elif remedy is Remedy.OTHER_SIZE and not attempts.other_clusters:
             yield f"attempts.remedies.{failure}: other_size needs a cluster in attempts.other_clusters"

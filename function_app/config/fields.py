@@ -82,6 +82,6 @@ class Section(BaseModel):
 
 
 def check_order(low_name: str, low: float | None, high_name: str, high: float | None) -> None:
-    """Raise ValueError where no value can be within two bounds."""
+    """Raise ValueError if no value can be within two bounds."""
     if low is not None and high is not None and low > high:
         raise ValueError(f"{low_name} {low} is above {high_name} {high}, so that no value is allowed")

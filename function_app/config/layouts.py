@@ -1,8 +1,8 @@
-"""The section ``data.layout``: which files of a version are its shards, of which split, and when it is whole.
+"""The section ``data.layout``: which files of a version are its shards, in which split, and when it is complete.
 
-Spark, Hadoop, Databricks and Dask choose the names of their files themselves, write them flat or in folders, and say
-with a marker that they have finished. Such files have no index: their position is a digest of the path until the
-closing, which numbers them in the order of their names.
+Spark, Hadoop, Databricks and Dask choose file names themselves, write them flat or in folders, and write a marker
+when they have finished. Such files have no index: their position is a digest of the path until the closing, which
+numbers them in the order of their names.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from shared.shard_names import (
 )
 
 DOCUMENTS = (".md", ".txt", ".json", ".yaml", ".yml", ".csv", ".html", ".pdf")
-"""Endings of files that lie beside the shards and are often listed with them."""
+"""Suffixes of files that are stored next to the shards and are often listed with them."""
 MAX_SHARE_ERROR = 1e-6
 MAX_QUIET_S = 30 * 24 * 3600
 POSITION_BITS = 60
@@ -52,10 +52,10 @@ class _OtherSplitError(ShardNameError):
 
 
 class Layout(Section):
-    """How the files of a version lie, and what says that it is whole."""
+    """How the files of a version lie, and what says that it is complete."""
 
     kind: Literal["names", "marker", "manifest", "delta", "quiet"] = "names"
-    """What says that a version is whole: `names`, the `-of-N` in the name of each shard; `marker`, a file that is
+    """What says that a version is complete: `names`, the `-of-N` in the name of each shard; `marker`, a file that is
     written after the shards, as Spark, Hadoop, Databricks and Dask do it; `manifest`, a file that lists the shards,
     such as SHA256SUMS; `delta`, the log of a Delta table, each commit of which is a generation; or `quiet`, that no
     file changes for a while, which is a guess. With all but `names`, the names and folders of shards are free."""
@@ -120,7 +120,7 @@ class Layout(Section):
         return self.kind in {"manifest", "delta"}
 
     def check_splits(self, splits: Collection[str]) -> None:
-        """Raise ValueError where the layout speaks of splits that the pipeline does not have."""
+        """Raise ValueError if the layout speaks of splits that the pipeline does not have."""
         for field, named in (("patterns", self.patterns), ("shares", self.shares)):
             if unknown := sorted(set(named) - set(splits)):
                 raise ValueError(f"layout.{field}: {', '.join(unknown)} is not in splits")
@@ -150,20 +150,20 @@ class Layout(Section):
     def shard(self, path: str, splits: Collection[str] | None) -> ShardName:
         """Return the shard that a path within a version means. Raises ShardNameError, which says why it is none.
 
-        ``splits`` are those of the pipeline; None where they are unknown.
+        ``splits`` are those of the pipeline; None if they are unknown.
         """
         if not self.has_any_names:
             return parse_shard_name(path)
         _check_path(path)
         if self.is_left_behind(path):
             raise ShardNameError(
-                f"{path} is no shard: names that begin with _ or . or end in .crc are hidden, or left behind by the "
+                f"{path} is not a shard: names that begin with _ or . or end in .crc are hidden or written by the "
                 "program that wrote the data"
             )
         if self.is_marker(path):
-            raise ShardNameError(f"{path} is no shard: it is the {self.kind} that data.layout names")
+            raise ShardNameError(f"{path} is not a shard: it is the {self.kind} that data.layout names")
         if self.is_text(path):
-            raise ShardNameError(f"{path} is no shard: it is a text about the data")
+            raise ShardNameError(f"{path} is not a shard: it is a text about the data")
         return ShardName(
             name=path,
             split=self._split_of(path, splits or ()),
@@ -173,10 +173,10 @@ class Layout(Section):
         )
 
     def listed(self, file: StatedFile, splits: Collection[str]) -> ShardName:
-        """Return the shard that a list means. Raises ShardNameError; NoSplitError where the list is to be corrected.
+        """Return the shard that a list means. Raises ShardNameError, or NoSplitError if the list must be corrected.
 
-        What the path says of the split must agree with the list. Where it says nothing, the list comes before a draw.
-        The list may state a split that the pipeline does not ask for.
+        The split in the path must agree with the list. If the path has no split, the list takes precedence over a
+        draw. The list may state a split that the pipeline does not list.
         """
         try:
             shard = self.shard(file.name, splits)
@@ -189,7 +189,7 @@ class Layout(Section):
             raise
         if own is not None and file.split not in (None, own):
             raise NoSplitError(
-                f"{file.name} is of split {own} by its path, not of {shown(file.split)}; move it, or correct the "
+                f"{file.name} is in split {own} by its path, not in {shown(file.split)}; move it, or correct the "
                 "list or data.layout.patterns"
             )
         split = own or file.split or self._drawn_split(file.name, splits)
@@ -198,7 +198,7 @@ class Layout(Section):
         return replace(shard, split=split)
 
     def asked(self, listed: Iterable[StatedFile], splits: Collection[str]) -> tuple[dict[str, ShardName], list[str]]:
-        """Return the shards of these splits that a list means, by name, and what is to be corrected in the list."""
+        """Return the listed shards of these splits, by name, and the corrections that the list needs."""
         shards, problems = dict[str, ShardName](), list[str]()
         for file in listed:
             try:
@@ -226,7 +226,7 @@ class Layout(Section):
         return self.kind == "manifest" and states_splits(self.manifest)
 
     def _split_in_path(self, path: str, splits: Collection[str], *, by_list: bool) -> str | None:
-        """Return the split that a path says; None where it says none.
+        """Return the split that a path says; None if it says none.
 
         ``by_list``: a list says the split, which may have another name there, such as validation of files in val/.
         """
@@ -251,7 +251,7 @@ class Layout(Section):
             raise _OtherSplitError(f"{path}: the pipeline asks for splits {', '.join(splits)}, not for {split}")
 
     def _drawn_split(self, path: str, splits: Collection[str]) -> str | None:
-        """Return the split of a file of which nothing else says it: drawn, or the only one."""
+        """Return the split of a file without any other indication: drawn, or the only split."""
         if self.shares:
             return self._drawn(self._drawn_by(path, path.split("/")[:-1]))
         return next(iter(splits)) if len(splits) == 1 and not self.patterns else None
@@ -259,7 +259,7 @@ class Layout(Section):
     def _no_split(self, path: str) -> NoSplitError:
         in_list = ", let the list state its split" if self._list_states_splits else ""
         return NoSplitError(
-            f"{path} is of no split: put it into a folder named after a split, such as train/ or {SPLIT_KEY}train/"
+            f"{path} has no split: put it into a folder named after a split, such as train/ or {SPLIT_KEY}train/"
             f"{in_list}, or set data.layout.patterns or data.layout.shares"
         )
 
@@ -290,7 +290,7 @@ LayoutField = Annotated[Layout, BeforeValidator(_of_kind)]
 
 
 def folders_above(path: str) -> Iterator[str]:
-    """Yield the folders that a path within a version lies in, beginning with the version's own, which is empty."""
+    """Yield the folders above a path within a version, beginning with the version's folder, which is empty."""
     yield ""
     folders = path.split("/")[:-1]
     yield from ("/".join(folders[: number + 1]) for number in range(len(folders)))
@@ -303,7 +303,7 @@ def _check_path(path: str) -> None:
             "version's folder, and no folder without a name"
         )
     if path in COUNT_FILES:
-        raise ShardNameError(f"{path} is no shard: it states record counts")
+        raise ShardNameError(f"{path} is not a shard: it states record counts")
 
 
 def _is_hidden(name: str) -> bool:

@@ -32,7 +32,7 @@ from shared.safe_text import MAX_VALUE_CHARS, setting_value
 
 MAX_FILES = 1000
 MAX_MODULES, MAX_MODULE_BYTES = 500, 32 << 20
-"""Limits on the modules that are read for a script, as `landfall lint` has them."""
+"""Limits on the modules that are read for a script, as in `landfall lint`."""
 SUFFIXES = (".yaml", ".yml")
 
 _MEANINGS = {
@@ -63,19 +63,19 @@ _CLUSTERS = Annotated[dict[ClusterName, Cluster], Field(min_length=1, max_length
 
 
 NO_PIPELINES = frozenset({CLUSTERS_FILE, PRICES_FILE})
-"""Files beside the pipelines that describe none."""
+"""Files next to the pipelines that are not pipelines."""
 UNIDENTIFIED = ""
-"""Stands for the dataset of files that do not tell theirs."""
+"""Placeholder for the dataset of files whose dataset cannot be read."""
 
 _DATASET_LINE = re.compile(
     rb"^dataset:[ \t]*(?P<quote>[\"']?)(?P<name>[a-z0-9][a-z0-9_-]{0,62})(?P=quote)[ \t\r]*(?:#.*)?$", re.MULTILINE
 )
-"""Finds the dataset of a file that cannot be parsed: the member of the outermost level, on a line of its own."""
+"""Finds the dataset of a file that cannot be parsed: the member of the outermost level, on a separate line."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PipelineFolder:
-    """What the files of a folder say; every dataset is either in service or out of service."""
+    """The content of a folder's files; every dataset is either in service or out of service."""
 
     pipelines: Mapping[str, Pipeline]
     """Dataset → pipeline."""
@@ -88,7 +88,7 @@ class PipelineFolder:
     plan_facts: PlanFacts = field(default_factory=PlanFacts)
 
     def without(self, found: Mapping[str, tuple[str, ...]]) -> PipelineFolder:
-        """Return the folder with more datasets out of service: dataset → problems, of which there may be none."""
+        """Return the folder with more datasets out of service: dataset → problems, possibly none."""
         wrong = {dataset: problems for dataset, problems in found.items() if problems}
         return replace(
             self,
@@ -110,7 +110,7 @@ def load_pipelines(folder: Path) -> dict[str, Pipeline]:
 def read_pipelines(folder: Path, sizes: Mapping[str, str] | None = None) -> PipelineFolder:
     """Read every file of a folder. A wrong file takes only its own dataset out of service.
 
-    ``sizes`` are those that the clusters have in this deployment. Raises PipelineError where there is no folder, or
+    ``sizes`` are those that the clusters have in this deployment. Raises PipelineError if there is no folder, or
     too many files in it.
     """
     if not folder.is_dir():
@@ -123,7 +123,7 @@ def read_pipelines(folder: Path, sizes: Mapping[str, str] | None = None) -> Pipe
     try:
         clusters: Clusters | PipelineError = load_clusters(folder, sizes)
     except PipelineError as error:
-        clusters = error  # no pipeline can be used, and each says why
+        clusters = error  # no pipeline can be used; the problem is reported for each
     read = [_read(path, clusters) for path in paths]
     loaded = [(one.path.name, one.pipeline) for one in read if one.pipeline is not None]
     problems: dict[str, list[str]] = {}
@@ -146,7 +146,7 @@ def read_pipelines(folder: Path, sizes: Mapping[str, str] | None = None) -> Pipe
 
 @dataclass(frozen=True, kw_only=True)
 class _ReadFile:
-    """What one file says."""
+    """The content of one file."""
 
     path: Path
     dataset: str
@@ -172,7 +172,7 @@ def _read(path: Path, clusters: Clusters | PipelineError) -> _ReadFile:
 
 
 def _on(pipeline: Pipeline, path: Path, clusters: Clusters | PipelineError) -> tuple[Pipeline, list[str]]:
-    """Return the pipeline with the machines of its clusters, and what is wrong with it."""
+    """Return the pipeline with the machines of its clusters, and its problems."""
     problems: list[str] = []
     of_clusters: tuple[str, ...] = ()
     if isinstance(clusters, PipelineError):
@@ -201,7 +201,7 @@ def _on(pipeline: Pipeline, path: Path, clusters: Clusters | PipelineError) -> t
 
 
 def _missing_files(pipeline: Pipeline, folder: Path) -> Iterator[str]:
-    """Yield each file that the pipeline names and the code asset would not have: it holds the folder scripts."""
+    """Yield each file of the pipeline that the code asset lacks; the asset contains the folder scripts."""
     if not has_script(folder, pipeline.train.script):
         yield f"train.script: {pipeline.train.script} does not exist in this folder"
     brought = frozenset[str]() if pipeline.files is None else pipeline.files.names
@@ -210,12 +210,12 @@ def _missing_files(pipeline: Pipeline, folder: Path) -> Iterator[str]:
     if module not in ("", *brought) and not module.startswith("/") and not has_module:
         yield (
             f"train.options.model_module: {module[:100]} does not exist in this folder; write "
-            "scripts/<file>.py, or a file that train.files brings"
+            "scripts/<file>.py, or a file of train.files"
         )
     if weights not in ("", *brought) and not weights.startswith("/") and not _is_published(folder, weights):
         yield (
-            f"train.options.pretrained_weights: {weights[:100]} is not what the job will find; list the file in "
-            "train.files, put it into the folder scripts, or write an absolute path of the image"
+            f"train.options.pretrained_weights: {weights[:100]} does not exist in the job; list the file in "
+            "train.files, put it into the folder scripts, or write an absolute path in the image"
         )
 
 
@@ -243,7 +243,7 @@ def _line(problem: str, lines: Mapping[str, int]) -> int | None:
 
 
 def _recipients_of(path: Path) -> tuple[Recipient, ...]:
-    """Return whom a wrong file notifies, as far as it can be read."""
+    """Return the recipients that can be read from an invalid file."""
     try:
         members = json.loads(yaml_as_json(content_of(path), path.name))
     except PipelineError:
@@ -271,11 +271,11 @@ def load_clusters(folder: Path, sizes: Mapping[str, str] | None = None) -> Clust
 
 
 def folder_mark(folder: Path) -> tuple[tuple[str, int, int], ...]:
-    """Return what changes when a file of the folder is added, written or removed: names, times and sizes."""
+    """Return names, times and sizes of the folder's files, to detect changes."""
     try:
         paths = [path for path in folder.rglob("*") if path.suffix != ".pyc" and path.is_file()]
     except OSError:
-        return ()  # reading it says why
+        return ()  # reading it reports why
     return tuple(sorted(mark for path in paths if (mark := _file_mark(path)) is not None))
 
 
@@ -288,7 +288,7 @@ def _file_mark(path: Path) -> tuple[str, int, int] | None:
 
 
 def _dataset_of(path: Path) -> str:
-    """Return the dataset that a wrong file names; UNIDENTIFIED where it names none."""
+    """Return the dataset that an invalid file states; UNIDENTIFIED if it states none."""
     try:
         with path.open("rb") as stream:
             named = {match["name"].decode() for match in _DATASET_LINE.finditer(stream.read(MAX_FILE_BYTES))}
@@ -340,8 +340,8 @@ def parse_clusters(text: bytes, name: str) -> dict[str, Cluster]:
 def _collisions(loaded: Sequence[tuple[str, Pipeline]]) -> Iterator[tuple[str, str, str]]:
     """Yield dataset, file and problem where two files have one dataset, or one name.
 
-    Nothing tells which of two files for a dataset is meant, so neither is used. Of two pipelines with one name, the
-    one whose file has that name keeps it: a copy does not stop its original.
+    If two files have the same dataset, neither is used, because it is unclear which is meant. If two pipelines have
+    the same name, the one whose file has that name keeps it, so a copy does not stop its original.
     """
     datasets: dict[str, str] = {}
     names: dict[str, str] = {}

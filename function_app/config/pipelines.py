@@ -52,9 +52,9 @@ SET_BY_LAUNCHER: Mapping[str, frozenset[str]] = {
     "tensorflow": frozenset({"TF_CONFIG"}),
     "pytorch": frozenset({"MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK", "LOCAL_RANK", "NODE_RANK"}),
 }
-"""Variables by which Azure ML tells processes of each other."""
+"""Variables by which Azure ML tells processes about each other."""
 UNNAMED = "-"
-"""Name of a feature in its own error messages, which show its key in their path instead."""
+"""Placeholder for the feature's name in error messages whose path already has it."""
 OptionName = Annotated[str, matching("|".join(OPTION_NAMES), "an option: " + ", ".join(OPTION_NAMES))]
 
 
@@ -97,7 +97,7 @@ class Data(Section):
     splits: tuple[Split, ...] = Field(default=(), max_length=16)
     """Required splits: a version is complete when each has all its shards. Empty for `synthetic` only."""
     layout: LayoutField = Layout()
-    """How the files of a version lie, and what says that it is whole; or only the kind, such as `marker`."""
+    """How a version's files are laid out, and what marks it as complete; or only the kind, such as `marker`."""
     features: dict[FeatureName, Feature] = Field(default_factory=dict, max_length=1000)
     """Requirements of each feature, by its name. Empty: only framing and checksums are validated."""
     label_feature: str | None = None
@@ -110,9 +110,9 @@ class Data(Section):
     counts: CountsPolicy = "if_stated"
     """Whether record counts must be stated next to the shards."""
     small_shard_ratio: float = 0.1
-    """A notification warns of shards with fewer records than this share of their split's median; 0 warns of none."""
+    """Shards with fewer records than this share of their split's median are reported in a warning; 0: no warning."""
     drift: DriftPolicy = DriftPolicy()
-    """What to do if a version differs much from the one that the current model was trained on."""
+    """What to do if a version differs too much from the data of the current model."""
 
     @model_validator(mode="after")
     def _is_consistent(self) -> Self:
@@ -188,7 +188,7 @@ class GpuOptions(Section):
     """Reduced precision to compute in."""
 
     def instead_of(self, options: TrainingOptions) -> TrainingOptions:
-        """Return the options for this GPU. Raises OptionsError where they contradict each other."""
+        """Return the options for this GPU. Raises OptionsError if they contradict each other."""
         return replace(options, **self.model_dump(exclude_none=True))
 
 
@@ -196,14 +196,14 @@ class Train(Section):
     """How to train, and on which machines."""
 
     script: Script = "training_job.train"
-    """Landfall's training, `training_job.train`, or your own `scripts/<file>.py` beside the pipeline files."""
+    """Landfall's training, `training_job.train`, or your own `scripts/<file>.py` next to the pipeline files."""
     distribution: Distribution = "mpi"
-    """How Azure ML starts a script of your own: `mpi` (Horovod) and `pytorch` one process for each GPU, `tensorflow`
+    """How Azure ML starts your own script: `mpi` (Horovod) and `pytorch` one process for each GPU, `tensorflow`
     one worker for each node. See docs/scripts.md."""
     environment: Environment | None = None
-    """What the job runs in: an image, or packages that Landfall's image lacks. Null: Landfall's image."""
+    """Environment of the job: an image, or packages to add to Landfall's image. Null: Landfall's image."""
     files: tuple[FilePath, ...] = Field(default=(), max_length=MAX_FILES)
-    """Files and folders beside the pipeline file that the job gets read-only, such as weights: in the folder
+    """Files and folders next to the pipeline file that the job can read, such as weights: in the folder
     `LANDFALL_FILES`, under the same names. See docs/scripts.md."""
     cluster: ClusterName
     """Name of the cluster, which `clusters.yaml` describes."""
@@ -214,15 +214,17 @@ class Train(Section):
     shm_size: Annotated[str, matching(r"[1-9][0-9]{0,4}[bkmg]", "a size such as 8g")] = "8g"
     """Shared memory of the container."""
     arguments: tuple[ScriptArgument, ...] = Field(default=(), max_length=200)
-    """What a script of your own gets after the five paths, word for word. For Landfall's training see `options`."""
+    """Arguments of your own script after the five paths, passed unchanged. For Landfall's training see `options`."""
     pass_paths: bool = True
-    """Whether a script of your own gets `--data`, `--manifest`, `--output`, `--checkpoint` and `--report`. With false
-    it finds the paths only in the variables `LANDFALL_DATA`, `LANDFALL_MANIFEST` and so on."""
+    """Whether your own script gets `--data`, `--manifest`, `--output`, `--checkpoint` and `--report`. If false, the
+    paths are only in the variables `LANDFALL_DATA`, `LANDFALL_MANIFEST` and so on.
+    """
     options: TrainingOptions = TrainingOptions()
     """Options of Landfall's training."""
     options_by_gpu: dict[GpuName, GpuOptions] = Field(default_factory=dict)
-    """Options that differ by the GPU of the cluster's size, such as `A100`. A later attempt on another cluster keeps
-    those of the first."""
+    """Options that depend on the GPU of the cluster's size, such as `A100`. Later attempts on another cluster keep
+    the options of the first.
+    """
     overrides: dict[OptionName, Limit] = Field(default_factory=dict)
     """Options that a caller may override, with their limits; no others can be overridden."""
     environment_variables: dict[VariableName, Annotated[str, Field(max_length=4096)]] = Field(
@@ -232,7 +234,7 @@ class Train(Section):
 
     @property
     def paths_passed(self) -> tuple[str, ...]:
-        """The paths that a script of one's own gets as flags."""
+        """The paths that the user's own script gets as flags."""
         files = ("files",) if self.files else ()
         return (*SCRIPT_PATHS, *files) if self.pass_paths else ()
 
@@ -247,18 +249,18 @@ class Train(Section):
 
     @model_validator(mode="after")
     def _settings_fit_the_script(self) -> Self:
-        """Refuse what would have no effect."""
+        """Refuse settings that would have no effect."""
         own = is_own_script(self.script)
         foreign = ("options", "options_by_gpu", "overrides") if own else ("arguments", "pass_paths")
         if found := [name for name in foreign if name in self.model_fields_set]:
             instead = (
-                "a script of your own gets its flags from arguments" if own else "Landfall's training has options"
+                "your own script gets its flags from train.arguments" if own else "Landfall's training has options"
             )
             raise ValueError(f"{', '.join(found)} would have no effect: {instead}")
         if not own and self.distribution != "mpi":
             raise ValueError(
                 f"distribution must be mpi for Landfall's training, which Horovod connects; {self.distribution} "
-                "starts a script of your own"
+                "starts your own script"
             )
         return self
 
@@ -267,7 +269,7 @@ class Train(Section):
         if taken := sorted(set(self.environment_variables) & SET_BY_LAUNCHER[self.distribution]):
             raise ValueError(
                 f"environment_variables must not set {', '.join(taken)}: with distribution {self.distribution}, "
-                "Azure ML says in it which process each is"
+                "Azure ML sets them for each process"
             )
         return self
 
@@ -293,7 +295,7 @@ class Attempts(Section):
     wait_s: int = Field(default=900, ge=1, le=24 * 3600)
     """Seconds to wait before an attempt that needs free nodes."""
     other_clusters: tuple[ClusterName, ...] = Field(default=(), max_length=10)
-    """Other clusters to try, in this order, each once: if the own one has no capacity or too little memory."""
+    """Other clusters to try once each, in this order, if the first one has no capacity or too little memory."""
     remedies: dict[FailureClass, Remedy] = Field(default_factory=dict)
     """Remedies by failure class, instead of the built-in ones; see docs/attempts.md."""
 
@@ -312,13 +314,13 @@ class Watch(Section):
     queued_after_s: int = Field(default=2 * 3600, ge=60, le=MAX_PATIENCE_S)
     """Seconds that a submitted run may wait for its nodes."""
     preparing_after_s: int = Field(default=30 * 60, ge=60, le=MAX_PATIENCE_S)
-    """Seconds from its submission that a run may take until its image is built or pulled."""
+    """Seconds after submission within which a run's image must be built or pulled."""
     not_responding_after_s: int = Field(default=30 * 60, ge=60, le=MAX_PATIENCE_S)
     """Seconds that Azure ML may report a run as NotResponding, or in a state that Landfall does not know."""
 
 
 class Pipeline(Section):
-    """What a dataset needs, how to train, when to register, and whom to notify."""
+    """The data requirements, training, registration and notifications of one dataset."""
 
     pipeline: Name
     """Name of the pipeline, used in names, tags and the history: lower-case letters, digits, - and _."""
@@ -340,20 +342,21 @@ class Pipeline(Section):
     quarantine: Container | None = None
     """Existing container of the data account for copies of rejected shards and their reasons. Null: no copies."""
     notify: tuple[RecipientField, ...] = Field(default=(), max_length=MAX_RECIPIENTS)
-    """Recipients: `topic`, or `webhook:` or `apprise:` with the app setting that contains the address. Each may say
-    which outcomes it hears of, and when it is left in peace: docs/subscribe.md."""
+    """Recipients: `topic`, or `webhook:` or `apprise:` with the app setting that contains the address. Each may have
+    `outcomes` and `quiet_hours`: docs/subscribe.md.
+    """
     watch: Watch = Watch()
     """How long something may take before a notification is sent."""
     _machines: Mapping[str, Machines] = PrivateAttr(default_factory=dict)
-    """Cluster → what it has in this deployment, for the pipeline's own cluster and the other ones; set by `on`."""
+    """Cluster → its machines in this deployment, for all clusters of the pipeline; set by `on`."""
     _environment: OwnEnvironment | None = PrivateAttr(default=None)
-    """What `train.environment` says, with the content of its file; set by `within`."""
+    """The environment of `train.environment`, with the content of its file; set by `within`."""
     _files: OwnFiles | None = PrivateAttr(default=None)
-    """What `train.files` names; set by `within`."""
+    """The files of `train.files`; set by `within`."""
 
     @model_validator(mode="after")
     def _synthetic_data_are_declared(self) -> Self:
-        """Keep random pixels apart from data: their lineage would be wrong, and a model of them useless."""
+        """Keep synthetic and real data apart: a model trained on random pixels would have a wrong lineage."""
         options, is_synthetic = self.train.options, self.data.is_synthetic
         override = self.train.overrides.get("synthetic_records")
         rules = (
@@ -422,7 +425,7 @@ class Pipeline(Section):
 
     @property
     def has_own_outcomes(self) -> bool:
-        """Whether a recipient says itself what it hears of; otherwise there is no word of progress."""
+        """Whether a recipient sets its own outcomes; otherwise no progress is sent."""
         return any(one.outcomes != DEFAULT_OUTCOMES for one in self.notify)
 
     @property
@@ -436,7 +439,7 @@ class Pipeline(Section):
         return self._files
 
     def _misfits(self, machines: Machines) -> Iterator[str]:
-        """Yield what the pipeline asks of a cluster that it does not have."""
+        """Yield the pipeline's demands that a cluster does not meet."""
         hours, name = self.train.num_nodes * self.train.timeout_s / 3600, machines.cluster
         if self.train.num_nodes > machines.max_nodes:
             yield (
@@ -453,7 +456,7 @@ class Pipeline(Section):
 
     @property
     def machines(self) -> Machines:
-        """The machines of the pipeline's cluster, once it is known what that has."""
+        """The machines of the pipeline's cluster, once they are known."""
         return self._machines[self.train.cluster]
 
     def machines_on(self, cluster: str) -> Machines | None:

@@ -27,7 +27,7 @@ def plan_facts(folder: Path, clusters: Clusters | PipelineError) -> PlanFacts:
 
 
 def load_prices(folder: Path, today: date | None = None) -> Prices | None:
-    """Return what ``prices.yaml`` says; None where there is no such file. Raises PipelineError with its problems.
+    """Return what ``prices.yaml`` says; None if there is no such file. Raises PipelineError with its problems.
 
     ``today``: in place of today's date in UTC, after which no price can be known.
     """

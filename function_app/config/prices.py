@@ -16,7 +16,7 @@ PRICES_FILE = "prices.yaml"
 MAX_SIZES = 200
 MAX_S = 86_400.0
 OLD_DAYS = 180
-"""Plans say of older prices that they are old."""
+"""Plans warn about older prices."""
 
 Rate = Annotated[float, Field(gt=0, le=1e6)]
 Share = Annotated[float, Field(gt=0, le=1)]
@@ -25,19 +25,19 @@ Text = Annotated[str, Field(min_length=1, max_length=300)]
 
 
 class SizePrice(Section):
-    """What one VM size costs."""
+    """Price of one VM size."""
 
     price_per_node_hour: float = Field(gt=0, le=1e5)
     """Price of one node for one hour."""
     low_priority_price_per_node_hour: float | None = Field(default=None, gt=0, le=1e5)
-    """The same in a cluster of low priority. Null: unknown, and plans have no cost on such a cluster."""
+    """Price on a low-priority cluster. Null: unknown; plans then have no cost for such a cluster."""
 
 
 class GpuFigures(Section):
     """Published throughput of one GPU: ResNet-50 in training, on images of 224 x 224."""
 
     float32: Rate
-    """Images/s with float32, or TF32 where the GPU has it."""
+    """Images/s with float32, or TF32 if the GPU supports it."""
     mixed: Rate
     """Images/s with mixed precision."""
     source: Text
@@ -48,15 +48,15 @@ class Scaling(Section):
     """Published share of a linear speed-up."""
 
     eight_gpus: Share = 0.915
-    """On eight GPUs of one node."""
+    """Share of a linear speed-up on eight GPUs of one node."""
     servers_128: Share = 0.90
-    """On 128 servers."""
+    """Share of a linear speed-up on 128 servers."""
     without_rdma: Share = 0.96
-    """Rate between nodes without InfiniBand, as a share of that with it."""
+    """Throughput on several nodes without InfiniBand, as a share of that with it."""
 
 
 class Prices(Section):
-    """What plans compute with."""
+    """The prices and figures of plans."""
 
     as_of: date
     """Date of the prices and figures; each plan states it."""
@@ -71,11 +71,11 @@ class Prices(Section):
     scaling: Scaling = Scaling()
     """How throughput grows with GPUs and nodes."""
     start_s: Seconds = 300.0
-    """Seconds from the submission to the start of a job on a cluster without nodes, until runs have shown it."""
+    """Seconds from submission to start of a job on a cluster without nodes; used until a run has been measured."""
     job_s: Seconds = 120.0
-    """Seconds of a job besides its epochs, until runs have shown it."""
+    """Seconds of a job outside its epochs; used until a run has been measured."""
     idle_s: Seconds = 120.0
-    """Seconds for which nodes are paid after a job, `LANDFALL_IDLE_TIME`."""
+    """Seconds for which idle nodes are paid after a job: `LANDFALL_IDLE_TIME`."""
 
     @field_validator("sizes")
     @classmethod
@@ -83,11 +83,11 @@ class Prices(Section):
         seen: dict[str, str] = {}
         for name in sizes:
             if (other := seen.setdefault(name.lower(), name)) != name:
-                raise ValueError(f"{other} and {name} are one size; remove one of them")
+                raise ValueError(f"{other} and {name} are the same size; remove one of them")
         return sizes
 
     def age(self, today: date) -> str | None:
-        """Return that the prices are old, in words; None while they are not."""
+        """Return a warning if the prices are old, otherwise None."""
         days = (today - self.as_of).days
         if days <= OLD_DAYS:
             return None
@@ -97,7 +97,7 @@ class Prices(Section):
         )
 
     def price(self, vm_size: str, priority: str) -> float | None:
-        """Return the price of one node for one hour; None where the file has none."""
+        """Return the price of one node for one hour; None if the file has none."""
         found = next((one for name, one in self.sizes.items() if name.lower() == vm_size.lower()), None)
         if found is None:
             return None
@@ -106,12 +106,12 @@ class Prices(Section):
 
 @dataclass(frozen=True, kw_only=True)
 class PlanFacts:
-    """What a deployment's files say for plans."""
+    """The data of a deployment's files that plans need."""
 
     clusters: Clusters = field(default_factory=lambda: Clusters(clusters={}))
     prices: Prices | None = None
     problems: tuple[str, ...] = ()
-    """What is wrong with ``prices.yaml``: plans then have neither its prices nor its figures."""
+    """Problem with ``prices.yaml``; plans then have neither prices nor figures."""
 
     @property
     def names(self) -> Mapping[str, object]:

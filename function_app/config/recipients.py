@@ -18,7 +18,7 @@ FORMS = "topic, or webhook: or apprise: and the app setting that contains the ad
 DEFAULT_OUTCOMES = (BY_DEFAULT,)
 _SATURDAY = 5
 _LONGEST_QUIET_DAYS = 4
-"""Friday evening to Monday morning, counted from the day on which one asks."""
+"""Days to search for the end of quiet hours: Friday evening to Monday morning."""
 
 
 def _zone(name: str) -> str:
@@ -55,18 +55,18 @@ OutcomeName = Annotated[str, AfterValidator(_outcome)]
 
 
 class QuietHours(Section):
-    """When a recipient is left in peace: what happens meanwhile comes afterwards, as one summary."""
+    """When a recipient gets only urgent notifications; the rest is sent afterwards as one summary."""
 
     begin: TimeOfDay
-    """When the quiet begins, such as `"20:00"`."""
+    """Beginning of the quiet hours, such as `"20:00"`."""
     end: TimeOfDay
-    """When it ends, such as `"07:00"`; if that is earlier than its begin, on the next day."""
+    """Their end, such as `"07:00"`; if it is earlier than the beginning, on the next day."""
     zone: Annotated[str, AfterValidator(_zone)]
     """Time zone of both, such as `Europe/Berlin`."""
     weekends: bool = False
-    """Whether all of Saturday and Sunday is quiet too."""
+    """Whether Saturday and Sunday are also quiet all day."""
     urgent: tuple[OutcomeName, ...] = ("urgent",)
-    """Outcomes that are sent all the same: names or groups."""
+    """Outcomes that are sent during quiet hours: names or groups."""
 
     @model_validator(mode="after")
     def _has_a_length(self) -> Self:
@@ -75,7 +75,7 @@ class QuietHours(Section):
         return self
 
     def until(self, now: datetime) -> datetime | None:
-        """Return when the quiet ends, in UTC; None where it is not quiet now."""
+        """Return when the quiet hours end, in UTC; None if it is not quiet now."""
         if not self._is_quiet(now):
             return None
         today = now.astimezone(ZoneInfo(self.zone)).date()
@@ -83,7 +83,7 @@ class QuietHours(Section):
         return min(ends)
 
     def _ends(self, today: date) -> Iterator[datetime]:
-        """Yield when a quiet may end in the next days: at its end, or at midnight after a weekend."""
+        """Yield possible ends of the quiet hours in the next days: their end, or midnight after a weekend."""
         for days in range(_LONGEST_QUIET_DAYS):
             for clock in (self.end, "00:00"):
                 moment = datetime.combine(today + timedelta(days=days), time.fromisoformat(clock))
@@ -105,14 +105,14 @@ class Recipient(Section):
     topic: bool = False
     """The Event Grid topic of this deployment, for programs: docs/subscribe.md."""
     webhook: Setting | None = None
-    """App setting with an address to which CloudEvents are posted."""
+    """App setting with the URL to which CloudEvents are posted."""
     apprise: Setting | None = None
     """App setting with an Apprise URL: e-mail, Teams, Slack, SMS and others."""
     outcomes: tuple[OutcomeName, ...] = DEFAULT_OUTCOMES
-    """What the recipient hears of: outcomes, or groups such as `default`, `everything`, `ends`, `problems` and
+    """What the recipient is notified of: outcomes, or groups such as `default`, `everything`, `ends`, `problems` and
     `progress`. See docs/subscribe.md."""
     quiet_hours: QuietHours | None = None
-    """When only what is urgent is sent. Null: never."""
+    """Times at which only urgent outcomes are sent. Null: none."""
 
     @model_validator(mode="after")
     def _is_one(self) -> Self:
@@ -130,7 +130,7 @@ class Recipient(Section):
         return f"{WEBHOOK}:{self.webhook}" if self.webhook is not None else f"{APPRISE}:{self.apprise}"
 
     def wants(self, outcome: str) -> bool:
-        """Whether the recipient hears of an outcome; one without a group belongs to the default."""
+        """Whether the recipient gets an outcome; an outcome without a group belongs to the default."""
         return outcome in outcomes_in(self.outcomes) or (outcome not in OUTCOMES and BY_DEFAULT in self.outcomes)
 
     def held_until(self, outcome: str, now: datetime) -> datetime | None:

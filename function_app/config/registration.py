@@ -1,4 +1,4 @@
-"""The section ``register`` of a pipeline: which model to register, and what has to hold for that."""
+"""The section ``register`` of a pipeline: which model to register, and under which conditions."""
 
 from __future__ import annotations
 
@@ -30,14 +30,15 @@ class Requirement(Section):
 
 
 class Compare(Section):
-    """When a model that meets the conditions may be registered although there is a current one."""
+    """When a model that meets the conditions may be registered if there is a current one."""
 
     metric: MetricName | None = None
     """Metric that the models are compared by. Null: that of the first condition."""
     accept: Literal["not_worse", "better"] = "not_worse"
-    """What the paired bootstrap must say of the difference on the same validation examples, with 95 % confidence.
-    `not_worse`: that the model is not shown to be worse or, with `margin`, that it is worse by at most so much.
-    `better`: that it is better by more than `margin`."""
+    """Required result of a paired bootstrap on the same validation examples, with 95 % confidence. `not_worse`: the
+    model is not shown to be worse or, with `margin`, is worse by at most the margin. `better`: it is better by more
+    than `margin`.
+    """
     margin: Annotated[float, Field(ge=0)] | None = None
     """Difference in the unit of the metric: 0.01 is one point of an accuracy. Null: see `accept`; for `better` 0."""
 
@@ -50,12 +51,15 @@ class Register(Section):
     require: tuple[Requirement, ...] = Field(default=(), max_length=50)
     """Conditions on the training report; a model is only registered if all hold."""
     superseded: Literal["register", "keep"] = "register"
-    """What is done with a model whose data were superseded while it trained: register it, with a tag that says so, or
-    keep it with its run."""
+    """What to do with a model whose data were superseded during its training: register it with a tag that says so, or
+    keep it unregistered with its run.
+    """
     compare: Compare | None = Compare()
-    """Comparison with the current version of the model, if it has one and both runs left the results of each example.
-    Null: the conditions alone decide."""
+    """Comparison with the current version of the model, if there is one and both runs stored the results of each
+    example. Null: only the conditions decide.
+    """
     promote: Literal["automatic", "by_person"] = "automatic"
-    """What makes a registered version the current one, which serving follows: that it passed the comparison or that
-    there was none to make (`automatic`), or `landfall promote`. A version that could not be compared, or whose data
-    were superseded, is always left to a person."""
+    """How a registered version becomes the current one, which serving uses. `automatic`: if it passed the comparison
+    or none was required; `by_person`: with `landfall promote`. A version that could not be compared, or whose data
+    were superseded, always needs a person.
+    """

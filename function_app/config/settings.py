@@ -1,4 +1,4 @@
-"""The app settings, typed and checked, and the time limits of a validation that follow from them.
+"""The app settings, typed and checked, and the validation time limits derived from them.
 
 Storage connections follow the convention of Azure Functions; ``adapters/connections.py`` reads them.
 """
@@ -60,14 +60,14 @@ PAGES_URL = "LANDFALL_PAGES_URL"
 
 
 class SignIn(StrEnum):
-    """Who protects the pages, as the app setting says it."""
+    """Who protects the pages, as the app setting states it."""
 
     OFF = "off"
     """No page is served."""
     EASY_AUTH = "easy-auth"
-    """App Service authentication stands before the app, and its headers name the person."""
+    """App Service authentication runs in front of the app, and its headers name the person."""
     NONE = "none"
-    """Each person at this machine is an admin; refused in Azure."""
+    """Every user of this machine is an admin; refused in Azure."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +98,7 @@ class Settings:
     max_concurrent_runs: int
     """Maximum active runs of all pipelines; further runs wait in the queue."""
     requests_per_minute: int
-    """What each caller may send to one instance over HTTP."""
+    """HTTP requests per minute of each caller to one instance."""
     pages_sign_in: SignIn
     in_azure: bool
     """Whether this process is an instance of a function app in Azure."""
@@ -168,7 +168,7 @@ def read_url(environ: Mapping[str, str], name: str) -> str:
 def read_apprise_url(environ: Mapping[str, str], name: str) -> str:
     """Return a setting that must contain an Apprise URL. Raises SettingsError, which does not show the secret value.
 
-    Apprise itself reads it with the first notification: to import it would make every cold start slower.
+    Apprise parses it with the first notification, because importing Apprise would slow down every cold start.
     """
     read = _Reader(environ)
     url = read.text(name)
@@ -215,7 +215,7 @@ def _sign_in(read: _Reader, environ: Mapping[str, str]) -> SignIn:
         read.problems.append(f"{SIGN_IN} must be one of {', '.join(SignIn)}, got {setting_value(value)}")
         return SignIn.OFF
     if value == SignIn.NONE and _in_azure(environ):
-        read.problems.append(f"{SIGN_IN} must not be none in Azure, where everybody could read the pages")
+        read.problems.append(f"{SIGN_IN} must not be none in Azure, because everybody could read the pages")
     if value == SignIn.EASY_AUTH and environ.get(EASY_AUTH_STATE, "true").lower() == "false":
         read.problems.append(f"{SIGN_IN} is easy-auth, but App Service authentication is off: turn it on first")
     return SignIn(value)
@@ -265,7 +265,7 @@ class _Reader:
         return value
 
     def pairs(self, name: str, most: int) -> dict[str, str]:
-        """Return a list such as ``a=x,b=y``; empty where the setting is not set."""
+        """Return a list such as ``a=x,b=y``; empty if the setting is not set."""
         value = self.text(name)
         parts = [part.strip().partition("=") for part in value.split(",")] if value else []
         found = {key: text for key, _, text in parts}
@@ -289,7 +289,7 @@ class _Reader:
 
 
 def check_budget(budget_s: int, environ: Mapping[str, str], host_file: Path = HOST_FILE) -> None:
-    """Raise SettingsError if a validation may exceed the host's time limit: it would be killed at every attempt."""
+    """Raise SettingsError if a validation may exceed the host's time limit, because it would be killed every time."""
     source, text = _configured_timeout(environ, host_file)
     timeout_s = _seconds(source, text)
     if timeout_s is None or budget_s <= timeout_s * BUDGET_SHARE:

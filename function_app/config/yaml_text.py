@@ -50,7 +50,7 @@ def _yaml_problem(error: Exception) -> str:
 
 
 def lines_of(text: bytes) -> dict[str, int]:
-    """Return field path → line, counted from 1; empty where the text cannot be parsed."""
+    """Return field path → line, counted from 1; empty if the text cannot be parsed."""
     try:
         node = _Loader(text[:MAX_FILE_BYTES]).get_single_node()
     except (yaml.YAMLError, UnicodeError):

@@ -52,10 +52,10 @@ class Capacity:
     """VM size in lower case → its family."""
     quotas: tuple[Quota, ...] = ()
     refusal: str | None = None
-    """Why families and quotas are not known; None where they are."""
+    """Why families and quotas are not known; None if they are."""
 
     def quota_of(self, vm_size: str, priority: str) -> tuple[Quota, int] | None:
-        """Return the quota that limits a size, and the vCPUs of one node; None where no quota has its name."""
+        """Return the quota that limits a size, and the vCPUs of one node; None if no quota has its name."""
         family = self.families.get(vm_size.lower())
         if family is None or family.vcpus < 1:
             return None

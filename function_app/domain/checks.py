@@ -38,7 +38,7 @@ class Check:
     says: str
     """What was seen, or what is wrong."""
     fix: str = ""
-    """The command that mends what is wrong."""
+    """The command that fixes what is wrong."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,4 +50,4 @@ class Probe:
     look: Callable[[], str]
     """Returns what was seen. Raises LandfallError with what is wrong, AbsentHereError."""
     fix: str = "azd provision"
-    """The command that mends it in Azure. The templates state nearly everything, roles included."""
+    """The command that fixes it in Azure. The templates state nearly everything, roles included."""

@@ -12,7 +12,7 @@ from shared.safe_text import mask_addresses, one_line
 class ProblemsError(LandfallError):
     """Several problems at once; the message lists them all, one on a line.
 
-    Of an address only the host is shown: files and settings hold webhooks, whose paths and queries are secrets.
+    Only the host of a URL is shown, because the paths and queries of webhooks are secrets.
     """
 
     def __init__(self, *problems: str) -> None:
@@ -29,7 +29,7 @@ class PipelineError(ProblemsError):
 
 
 class PipelineOutOfServiceError(LandfallError):
-    """The pipeline of the dataset that is asked for cannot be used; the message lists what is wrong with its file."""
+    """The pipeline of a requested dataset cannot be used; the message lists the problems of its file."""
 
 
 class InvalidEventError(LandfallError):
@@ -41,7 +41,7 @@ class NotFoundError(LandfallError):
 
 
 class VersionNotWholeError(LandfallError):
-    """A run was requested on a dataset version that is not whole; the message lists the missing shards."""
+    """A run was requested on an incomplete dataset version; the message lists the missing shards."""
 
     def __init__(self, message: str, *, missing: tuple[str, ...] = ()) -> None:
         super().__init__(message)
@@ -49,7 +49,7 @@ class VersionNotWholeError(LandfallError):
 
 
 class VersionNameError(LandfallError):
-    """A run was requested without a dataset version, or with one where the pipeline trains on synthetic data."""
+    """A run was requested without a dataset version, or with one although the pipeline uses synthetic data."""
 
 
 class VersionQuarantinedError(LandfallError):
@@ -67,7 +67,7 @@ class OverrideError(LandfallError):
 
 
 class OptionSweepError(LandfallError):
-    """An option sweep is too large, or not one of different runs; nothing was planned."""
+    """An option sweep is too large, or its runs do not differ; nothing was planned."""
 
 
 class IdempotencyKeyError(LandfallError):
@@ -75,7 +75,7 @@ class IdempotencyKeyError(LandfallError):
 
 
 class ChangedMeanwhileError(LandfallError):
-    """A resource is not what the caller's If-Match names; nothing was done."""
+    """A resource does not match the caller's If-Match; nothing was done."""
 
 
 class DocumentTooLargeError(LandfallError):
@@ -87,7 +87,7 @@ class ReplayRefusedError(LandfallError):
 
 
 class TooSoonError(LandfallError):
-    """The recipients of a pipeline were sent a test a moment ago; wait, then ask again."""
+    """The recipients of a pipeline were sent a test a moment ago; wait and try again."""
 
 
 class RunEndedError(LandfallError):
@@ -138,7 +138,7 @@ class SubmissionRefusedError(LandfallError):
 
 
 class ServiceUnavailableError(LandfallError):
-    """A service did not answer or is throttling; trying again later may help."""
+    """A service did not respond or is throttling; trying again later may help."""
 
 
 class LogUnreadableError(LandfallError):

@@ -44,7 +44,7 @@ class QueuedMessage:
     """How often it was taken, this time included."""
     message_id: str
     receipt: str
-    """What storage asks for to delete it."""
+    """The receipt that storage requires to delete it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,7 +124,7 @@ _BLOB_SUBJECT = re.compile(r"/blobServices/default/containers/(?P<container>[^/]
 
 
 def blob_of(subject: str) -> tuple[str, str] | None:
-    """Return the container and the path of the blob that an event's subject names, None where it names none."""
+    """Return the container and the path of the blob that an event's subject names, None if it names none."""
     match = _BLOB_SUBJECT.fullmatch(subject)
     return None if match is None else (unquote(match["container"]), unquote(match["path"]))
 
@@ -200,9 +200,9 @@ class Upload:
     is_repeated: bool = False
     """Whether the message was delivered before: the handler may have died on this shard."""
     size_bytes: int | None = None
-    """Only how shards are scheduled follows from it."""
+    """It only affects the scheduling of shards."""
     traced_from: Place | None = None
-    """The span of the event's sender; nothing but a link in the trace follows from it."""
+    """The span of the event's sender; it is only used for a link in the trace."""
 
 
 def first_event(payload: str) -> Mapping[str, Any]:
@@ -213,7 +213,7 @@ def first_event(payload: str) -> Mapping[str, Any]:
         raise InvalidEventError(f"payload is not JSON: {error}") from error
     event = document[0] if isinstance(document, list) and document else document
     if not isinstance(event, Mapping):
-        raise InvalidEventError(f"payload is not an event but {type(event).__name__}")
+        raise InvalidEventError(f"payload is not an event: its type is {type(event).__name__}")
     return event
 
 
@@ -232,7 +232,7 @@ def read_run_ids(payload: bytes | str) -> list[str]:
 def read_run_id(subject: object, data: object) -> str:
     """Return the id of the run that an event names. Raises InvalidEventError.
 
-    No other field is read: each may be null, or stand beside ``data`` instead of in it.
+    No other field is read: each may be null, or be outside ``data``.
     """
     stated = data.get("runId") if isinstance(data, dict) else None
     if isinstance(stated, str) and 0 < len(stated) <= MAX_RUN_ID_CHARS:

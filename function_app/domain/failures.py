@@ -34,12 +34,12 @@ class FailureClass(StrEnum):
 
 
 class Remedy(StrEnum):
-    """What is done about it."""
+    """The remedy for a failure."""
 
     RESUME = "resume"
     """Another attempt resumes from the last checkpoint."""
     WAIT = "wait"
-    """The same, after a pause."""
+    """Another attempt resumes after a pause."""
     SMALLER_BATCH = "smaller_batch"
     """Half the batch of each process and twice the batches per step, so the global batch stays."""
     OTHER_SIZE = "other_size"
@@ -53,7 +53,7 @@ RETRYING = frozenset({Remedy.RESUME, Remedy.WAIT, Remedy.SMALLER_BATCH, Remedy.O
 """Remedies that are another attempt."""
 
 MENDABLE = frozenset({FailureClass.CONFIGURATION, FailureClass.DATA_CHANGED, FailureClass.MISSING_RESOURCES})
-"""Failures after which the same request may lead to a model."""
+"""Failures after which repeating the same request may give a model."""
 
 REMEDIES: Mapping[FailureClass, Remedy] = {
     FailureClass.PREEMPTED: Remedy.RESUME,
@@ -71,12 +71,12 @@ REMEDIES: Mapping[FailureClass, Remedy] = {
     FailureClass.CANCELED: Remedy.STOP,
     FailureClass.UNKNOWN: Remedy.STOP,
 }
-"""Defaults that a pipeline may override. What cannot be done falls back to the next best: ``runs/attempts.py``."""
+"""Defaults that a pipeline may override. An impossible remedy falls back to the next best: ``runs/attempts.py``."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """What is known about how a job ended."""
+    """The evidence of how a job ended."""
 
     status: str
     """Azure ML's status: ``Failed`` or ``Canceled``."""
@@ -85,7 +85,7 @@ class Evidence:
     error: str = ""
     log_tail: str = ""
     log_problem: str = ""
-    """Why the log could not be read; empty where it was, or where there is none."""
+    """Why the log could not be read; empty if it was, or if there is none."""
     ran_s: float = 0.0
     timeout_s: float = float("inf")
 
@@ -97,37 +97,41 @@ class Finding:
     failure_class: FailureClass
     evidence: str
     fix: str = ""
-    """What mends it, where the evidence says more than the class."""
+    """The fix, if the evidence says more than the class."""
 
 
 EXIT_CODES: Mapping[int, tuple[FailureClass, str]] = {
     ExitCode.USAGE: (FailureClass.USER_CODE, "the command line is wrong"),
-    ExitCode.DATA: (FailureClass.DATA, "the data are not what the manifest says"),
+    ExitCode.DATA: (FailureClass.DATA, "the data differ from the manifest"),
     ExitCode.CONFIGURATION: (FailureClass.CONFIGURATION, "the options of the pipeline do not fit the data"),
     ExitCode.PLAN: (
         FailureClass.CONFIGURATION,
-        "the data do not suffice for this batch size and number of ranks",
+        "there are too few data for this batch size and number of ranks",
     ),
     ExitCode.MODEL: (FailureClass.USER_CODE, "the model cannot be built"),
     ExitCode.NON_FINITE_LOSS: (FailureClass.USER_CODE, "the loss became NaN or infinite"),
     ExitCode.EXPORT: (FailureClass.USER_CODE, "the exported model is not the trained one"),
     ExitCode.RANK_LOST: (FailureClass.COMMUNICATION, "a rank is dead or stuck"),
-    ExitCode.CHECKPOINT: (FailureClass.USER_CODE, "the checkpoint cannot be resumed from"),
+    ExitCode.CHECKPOINT: (FailureClass.USER_CODE, "training cannot resume from the checkpoint"),
     ExitCode.RANKS_PARTED: (FailureClass.COMMUNICATION, "ranks have parted"),
     ExitCode.DATA_CHANGED: (FailureClass.DATA_CHANGED, "a shard was replaced after it had been accepted"),
     ExitCode.MISSING_RESOURCES: (
         FailureClass.MISSING_RESOURCES,
-        "fewer ranks or nodes than were asked for, or a rank without a GPU",
+        "fewer ranks or nodes than requested, or a rank without a GPU",
     ),
-    ExitCode.OUTPUT: (FailureClass.COMMUNICATION, "the storage of the job's outputs did not take a file"),
+    ExitCode.OUTPUT: (FailureClass.COMMUNICATION, "the storage of the job's outputs refused a file"),
     ExitCode.INTERRUPTED: (FailureClass.PREEMPTED, "interrupted, with a checkpoint saved"),
-    137: (FailureClass.OUT_OF_MEMORY, "killed, as a node without memory left does"),
+    137: (FailureClass.OUT_OF_MEMORY, "killed, probably because the node ran out of memory"),
     143: (FailureClass.PREEMPTED, "ended by SIGTERM"),
 }
 
 _EXIT = re.compile(
     r"(?:exit(?:ed)?(?: with)?|return(?:ed)?)(?: status)?(?: code)?:?\s+(?:status code\s+)?(\d{1,3})\b", re.IGNORECASE
 )
+_LOST_BY_MPI = 14
+"""MPI_ERR_UNKNOWN, with which Open MPI ends a rank whose connection to another one was closed; EXPORT has it too."""
+_FAILED = "training failed (rank "
+"""How the training begins the line that says why it ends."""
 _MAX_QUOTE_CHARS = 200
 
 _ServiceRule = tuple[FailureClass, str]
@@ -190,24 +194,24 @@ LOG_RULES: tuple[_ServiceRule, ...] = (
 """Applied to log and message, in this order: a rank without memory makes the others lose their connection."""
 
 
-IMAGE_FIX = "take an image for linux/amd64 that has Python on its PATH, and no entry point that ends by itself"
-"""What mends a container that ends before the script begins."""
+IMAGE_FIX = "use an image for linux/amd64 with Python on its PATH and without an entry point that exits"
+"""The fix for a container that ends before the script starts."""
 
 SCRIPT_RULES: tuple[tuple[frozenset[int], str, str], ...] = (
     (
         frozenset({2}),
         r"^\S+: error: (?:unrecognized arguments|the following arguments are required|ambiguous option|argument )",
-        "let the script know what it is started with, or correct train.arguments or train.pass_paths",
+        "let the script accept its arguments, or correct train.arguments or train.pass_paths",
     ),
     (
         frozenset({1}),
         r"^(?:ModuleNotFoundError: |ImportError: cannot import name)",
-        "add the package to the job's image, or a module of your own to the folder of the published code",
+        "add the package to the job's image, or your own module to the folder of the published code",
     ),
     (
         frozenset({1}),
         r"^AttributeError: module 'tensorflow\S*' has no attribute",
-        "take an image with the version of TensorFlow that the script was written for, or port it (docs/scripts.md)",
+        "use an image with the version of TensorFlow that the script was written for, or port it (docs/scripts.md)",
     ),
     (
         frozenset({1, 2}),
@@ -217,7 +221,7 @@ SCRIPT_RULES: tuple[tuple[frozenset[int], str, str], ...] = (
     (
         frozenset({ExitCode.MODEL}),
         r"(?:Pretrained weights|Model module) [^\n]{1,500} do(?:es)? not exist",
-        "list the file in train.files and run landfall publish, or take an image that has it",
+        "list the file in train.files and run landfall publish, or use an image that has it",
     ),
     (
         frozenset({126, 127}),
@@ -233,7 +237,7 @@ SCRIPT_RULES: tuple[tuple[frozenset[int], str, str], ...] = (
         IMAGE_FIX,
     ),
 )
-"""Exit codes of Python or a shell, what a script ended of, and what mends it: never the data."""
+"""Exit codes of Python or a shell, the cause, and the fix; the data are never the cause."""
 _RAISED = re.compile(r"^(?:[A-Za-z_]\w*\.)*\w*(?:Error|Exception)\b.*", re.MULTILINE)
 """The line of a traceback that names the exception."""
 
@@ -263,12 +267,12 @@ def _by_service(evidence: Evidence) -> Finding | None:
 
 
 def _by_memory(evidence: Evidence) -> Finding | None:
-    """Look for memory before the exit code: the reported rank may be one that another rank's death ended."""
+    """Check memory before the exit code: the reported rank may have ended because another rank died."""
     return _first_match(LOG_RULES[:1], _text(evidence), "the log says")
 
 
 def _by_script(evidence: Evidence) -> Finding | None:
-    """Look for what a script or its image lacks: in its last exception, or in what argparse and the shell say."""
+    """Find what a script or its image lacks, in its last exception or the messages of argparse and the shell."""
     found = _EXIT.search(evidence.error)
     text = next(reversed(_RAISED.findall(evidence.log_tail)), evidence.log_tail)
     for exits, pattern, fix in SCRIPT_RULES:
@@ -284,7 +288,10 @@ def _by_exit_code(evidence: Evidence) -> Finding | None:
     if found is None or known is None:
         return None
     if known[0] is FailureClass.DATA and _is_silent(evidence):
-        return None  # the training says which data; the entry point of an image may end with any code
+        return None  # the training names the data; an image's entry point may end with any code
+    if int(found[1]) == _LOST_BY_MPI and not evidence.log_problem and _FAILED not in _text(evidence):
+        lost = f"exit code {found[1]}, with which MPI ends a rank that has lost another one; no rank says why"
+        return _by_log(evidence) or Finding(failure_class=FailureClass.COMMUNICATION, evidence=lost)
     return Finding(failure_class=known[0], evidence=f"exit code {found[1]}: {known[1]}")
 
 
@@ -299,7 +306,7 @@ def _by_end(evidence: Evidence) -> Finding | None:
             return Finding(failure_class=FailureClass.TIMEOUT, evidence=text)
         return Finding(failure_class=FailureClass.CANCELED, evidence="canceled in Azure ML before its time limit")
     if evidence.log_problem:
-        return None  # the process failed of something that only its log says
+        return None  # only the process's log has the cause
     if "ExecutionFailed" in evidence.error_code or _EXIT.search(evidence.error):
         if _is_silent(evidence):
             words = f"the container ended without any output: {evidence.error}"[:_MAX_QUOTE_CHARS]
@@ -341,7 +348,7 @@ _LOG_FOLLOWS = " Error: "
 
 
 def brief_reason(error: str | None, log_tail: str | None) -> str:
-    """Return one bounded line on a failed job; what it leaves out is in the run's ``log_tail``."""
+    """Return one bounded line about a failed job; the rest is in the run's ``log_tail``."""
     words = " ".join((error or "Azure ML reports a failed job without a reason").split())
     if len(words) > MAX_REASON_CHARS:
         words = _cut(words.partition(_LOG_FOLLOWS)[0])

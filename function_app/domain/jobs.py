@@ -1,4 +1,4 @@
-"""Jobs of Azure ML: the job that a pipeline and a closing lead to, its name, its status, and its model."""
+"""Azure ML jobs: the job for a pipeline and a closing, its name, status and model."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ PREFIX = "landfall-"
 """Prefix of the names of Landfall's jobs."""
 TAG = "landfall."
 TRACEPARENT_TAG = TAG + TRACEPARENT
-"""The tag that tells which trace a job belongs to."""
+"""The tag with the trace of a job."""
 SPEC_HASH_TAG = "landfall.spec_hash"
-"""The tag that tells whether an existing job of the same name is the one that was submitted."""
+"""The tag that identifies whether an existing job with the same name is the submitted one."""
 
 MPI_ENVIRONMENT = {
     # Open MPI's polling thread otherwise takes the core that computes: 0.60 → 0.95 scaling efficiency on two cores.
@@ -112,17 +112,17 @@ class JobAssets:
     """What Azure ML knows of a job's environment and code."""
 
     image: str | None = None
-    """The image of the environment, by digest where Landfall published it; None where Azure ML does not say."""
+    """The image of the environment, by digest where Landfall published it; None if Azure ML does not say."""
     commit: str | None = None
     """The commit that the code was published from, with ``-dirty`` where files had changed since; None if unknown."""
     why_no_commit: str | None = None
-    """Why the commit is unknown; None where it is known."""
+    """Why the commit is unknown; None if it is known."""
 
 
 COMMIT_TAG = TAG + "commit"
 """The tag of a code asset with the commit that it was published from first."""
 NO_COMMIT = (
-    f"the code asset has no tag {COMMIT_TAG}: an earlier release published it, or its folder was no clone of git"
+    f"the code asset has no tag {COMMIT_TAG}: an earlier release published it, or its folder was not a git clone"
 )
 
 
@@ -195,7 +195,7 @@ def plan_run(
 ) -> Plan:
     """Return the resolved job. ``logical_run`` is a name that was claimed before; it replaces the computed one.
 
-    ``again`` gives the same training another name, where it is repeated on purpose.
+    ``again`` gives the same training another name, if it is repeated on purpose.
     """
     options = options or pipeline.options
     logical_run = logical_run or _logical_run(pipeline, generation, workspace, options, again)
@@ -226,7 +226,7 @@ def planned_run(
     asked_at: datetime | None = None,
     forced_by: str | None = None,
 ) -> RunRecord:
-    """Return the ledger's row of a plan; ``asked_at`` is its place in line where that is older than the plan."""
+    """Return the ledger's row of a plan; ``asked_at`` is its place in line if that is older than the plan."""
     return RunRecord(
         run_id=plan.run_id,
         logical_run=plan.logical_run,
@@ -278,7 +278,7 @@ def digest(members: Any) -> str:
 def _logical_run(
     pipeline: Pipeline, generation: Generation, workspace: Workspace, options: TrainingOptions, again: str | None
 ) -> str:
-    """Return a name made of what is trained on and how: the same request has the same name on any day."""
+    """Return a name derived from the data and the training, so the same request always has the same name."""
     version = generation.dataset_version
     left_out = {"overrides", "options", "options_by_gpu", "cluster"}
     if not is_own_script(pipeline.train.script):
@@ -399,7 +399,7 @@ def _with_own_files(pipeline: Pipeline, options: TrainingOptions) -> TrainingOpt
 
 
 def runs_own_script(command: str) -> bool:
-    """Whether a job's command runs a script of the user; jobs of older deployments start it without the check."""
+    """Whether a job's command runs a user's script; jobs of older deployments start it without the machine check."""
     return any(is_own_script(word) for word in command.split()[1:4])
 
 
@@ -408,18 +408,18 @@ _EXPECTED = re.compile(r"--expected-world-size \d+ (--expected-nodes \d+) --expe
 
 
 def expected_device(command: str) -> str | None:
-    """Return what each rank must compute on; None for a job of an older deployment, whose command does not say."""
+    """Return the expected device of each rank; None for a job of an older deployment, whose command lacks it."""
     found = _EXPECTED.search(command)
     return found[2] if found else None
 
 
 def with_expected_machines(command: str, *, world_size: int, vm_size: str) -> str:
-    """Return a command that expects other machines; one of an older deployment stays as it is."""
+    """Return a command that expects other machines; commands of older deployments are unchanged."""
     return _EXPECTED.sub(rf"--expected-world-size {world_size} \1 --expected-device {device_of(vm_size)}", command)
 
 
 def _inputs(pipeline: Pipeline, generation: Generation, workspace: Workspace) -> dict[str, dict[str, str]]:
-    """Return what the job reads. Without shards there is no folder, and Azure ML cannot mount a missing one."""
+    """Return the inputs. Without shards there is no folder, and Azure ML cannot mount a missing folder."""
     manifest = workspace.datastore_uri(workspace.state_datastore, generation.manifest_path)
     inputs = {"manifest": {"type": "uri_file", "uri": manifest}}
     if not pipeline.data.is_synthetic:
@@ -433,15 +433,15 @@ def _inputs(pipeline: Pipeline, generation: Generation, workspace: Workspace) ->
 
 
 _ASSETS = {
-    "data": "the data asset {}, with what train.files names; run landfall publish, which uploads it",
-    "environments": "the environment {}; run landfall publish, which registers it",
-    "codes": "the code asset {}; run landfall publish, which uploads it",
+    "data": "the data asset {} with the files of train.files; run landfall publish to upload it",
+    "environments": "the environment {}; run landfall publish to register it",
+    "codes": "the code asset {}; run landfall publish to upload it",
 }
-"""What a job needs of a workspace, by the word in its ARM id."""
+"""The assets of a job, by the type in their ARM ids."""
 
 
 def files_asset(spec: JobSpec) -> str | None:
-    """Return the ARM id of the asset with the files of a job; None where it brings none."""
+    """Return the ARM id of the asset with the files of a job; None if it brings none."""
     return spec.inputs["files"]["uri"] if "files" in spec.inputs else None
 
 

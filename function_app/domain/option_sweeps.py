@@ -28,7 +28,7 @@ class SweepRun:
     """One run of an option sweep, as it was planned."""
 
     options: Mapping[str, Any]
-    """What it overrides of those options that differ."""
+    """Its values of the options that differ."""
     spec: Mapping[str, Any]
     """Its first attempt's job."""
 
@@ -40,7 +40,7 @@ class SweepRun:
 
 @dataclass(frozen=True, kw_only=True)
 class OptionSweep:
-    """What was requested, written once. What becomes of it is in the rows of its runs, and in its verdict."""
+    """The request, written once. Its progress is in the rows of its runs and in its verdict."""
 
     sweep_id: str
     dataset: str
@@ -51,11 +51,11 @@ class OptionSweep:
     trigger: str
     asked_at: datetime
     forced_by: str | None
-    """Idempotency key of the request that forced it; None where it was not forced."""
+    """Idempotency key of the request that forced it; None if it was not forced."""
     max_node_hours: float
-    """What the request allowed. The time limits of the runs together are not more."""
+    """The limit in the request. The time limits of the runs together do not exceed it."""
     metric: str | None
-    """What the runs are compared by: the first metric that the registration requires; None where nothing is."""
+    """The metric to compare runs by: the first one that the registration requires; None if there is none."""
     higher_is_better: bool
     runs: tuple[SweepRun, ...]
 
@@ -71,7 +71,7 @@ class OptionSweep:
 
     @property
     def node_hours(self) -> float:
-        """What the runs may take: their number times nodes times time limit."""
+        """Maximum node-hours of the runs: their number times nodes times time limit."""
         return sum(int(run.spec["num_nodes"]) * int(run.spec["timeout_s"]) for run in self.runs) / 3600
 
     def row(self, number: int, now: datetime) -> RunRecord:
@@ -117,7 +117,7 @@ class SweepVerdict:
 
     reason: str
     best: str | None = None
-    """The run whose model is registered; None where none is."""
+    """The run whose model is registered; None if none is."""
     is_canceled: bool = False
     is_spent: bool = False
     """Whether the same request starts another sweep."""
@@ -133,9 +133,9 @@ class SweepVerdict:
 
 
 def verdict_on(sweep: OptionSweep, passing: Mapping[str, float]) -> SweepVerdict:
-    """Return which run is the best; ``passing`` is run → metric, in order, of those that may be registered.
+    """Return the best run; ``passing`` is run → metric, in order, for runs that may be registered.
 
-    Of equal ones the first is taken.
+    Of equal runs, the first is the best.
     """
     if not passing:
         return SweepVerdict(reason="no run of the sweep meets the requirements of the registration")
@@ -148,7 +148,7 @@ def verdict_on(sweep: OptionSweep, passing: Mapping[str, float]) -> SweepVerdict
 def option_sets(values: Mapping[str, Sequence[Any]], listed: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Return the options of each run: all combinations of the values, the last name varying fastest, or those listed.
 
-    Raises OptionSweepError where neither or both are stated, or where there are too many.
+    Raises OptionSweepError if neither or both are stated, or if there are too many.
     """
     if bool(values) == bool(listed):
         raise OptionSweepError("state either a grid of values or a list of runs")
@@ -163,12 +163,12 @@ def _check_number(num_runs: int) -> None:
 
 
 def check_bound(num_runs: int, num_nodes: int, timeout_s: int, max_node_hours: float) -> None:
-    """Raise OptionSweepError where a sweep is too large, or may take more node-hours than its request allows."""
+    """Raise OptionSweepError if a sweep is too large, or may take more node-hours than its request allows."""
     _check_number(num_runs)
     node_hours = num_runs * num_nodes * timeout_s / 3600
     if node_hours > max_node_hours:
         raise OptionSweepError(
             f"{num_runs} runs of {num_nodes} {'node' if num_nodes == 1 else 'nodes'} with a time limit of "
-            f"{timeout_s / 3600:.4g} h may take {node_hours:.4g} node-hours, and {max_node_hours:.4g} are allowed: "
+            f"{timeout_s / 3600:.4g} h may take {node_hours:.4g} node-hours, but {max_node_hours:.4g} are allowed: "
             "allow more, request fewer runs, or lower train.timeout_s of the pipeline"
         )

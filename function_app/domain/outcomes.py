@@ -1,4 +1,4 @@
-"""What people and programs are notified of: each outcome, what it means, what to do now, and where to look."""
+"""The outcomes that people and programs are notified of, with their meaning, what to do, and links."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from function_app.domain.records import NotificationRecord
 from function_app.domain.run_states import RunState
 
 SUMMARY, TEST = "summary", "test"
-"""What waited for the end of quiet hours, or came as a flood; and what only shows that a recipient is reached."""
+"""Outcomes without an event of their own: summaries and test messages."""
 BY_DEFAULT, EVERYTHING = "default", "everything"
 RUN, VERSION, PIPELINE, LETTER, OTHER = "run", "version", "pipeline", "letter", "other"
-"""What a notification is about, which says where to look."""
+"""The subject of a notification, which decides its links."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,9 +24,9 @@ class Outcome:
     title: str
     about: str
     meaning: str
-    """So what."""
+    """What the outcome means for the reader."""
     action: str
-    """What now. ``{subject}`` stands for the run or version."""
+    """What to do. ``{subject}`` stands for the run or version."""
     groups: frozenset[str]
 
 
@@ -42,32 +42,32 @@ OUTCOMES: Mapping[str, Outcome] = {
         "shard rejected",
         VERSION,
         "problems",
-        "The version is not whole, and is not trained on, until it is replaced.",
+        "The version is incomplete, and is not trained on, until the shard is replaced.",
         "Correct the shard and upload it again under the same name. To see all of them: landfall status {subject}",
     ),
     "shards_rejected": _outcome(
         "more shards rejected",
         VERSION,
         "problems",
-        "The version is not whole, and is not trained on, until they are replaced.",
+        "The version is incomplete, and is not trained on, until they are replaced.",
         "Correct the shards and upload them again. To see all of them: landfall status {subject}",
     ),
     "set_rejected": _outcome(
-        "whole, but refused",
+        "complete, but refused",
         VERSION,
         "problems",
         "The version is not trained on until its shards fit together.",
-        "Upload what the reasons name again. To see them: landfall status {subject}",
+        "Upload the shards that the reasons name again. To see them: landfall status {subject}",
     ),
     "set_warned": _outcome(
-        "whole, with warnings",
+        "complete, with warnings",
         VERSION,
         "problems",
         "The version is trained on as it is.",
-        "If the data are not meant to be so, cancel the run and upload them again: landfall status {subject}",
+        "If this is not intended, cancel the run and upload the data again: landfall status {subject}",
     ),
     "version_whole": _outcome(
-        "whole",
+        "complete",
         VERSION,
         "progress",
         "All shards are accepted, so a training can start.",
@@ -77,11 +77,11 @@ OUTCOMES: Mapping[str, Outcome] = {
         "stalled",
         VERSION,
         "problems",
-        "The version is not trained on until its last shard has come.",
-        "Upload the shards that are missing: landfall status {subject}",
+        "The version is not trained on until its last shard has arrived.",
+        "Upload the missing shards: landfall status {subject}",
     ),
     "version_changed": _outcome(
-        "changed after it was whole",
+        "changed after it was complete",
         VERSION,
         "problems",
         "The registered model was trained on other data.",
@@ -99,20 +99,20 @@ OUTCOMES: Mapping[str, Outcome] = {
         VERSION,
         "problems",
         "This version is not trained on.",
-        "To train on it all the same: landfall submit {subject} --force",
+        "To train on it anyway: landfall submit {subject} --force",
     ),
     "drift_warned": _outcome(
         "data drifted",
         VERSION,
         "problems",
-        "The model may do worse on data like these; the training goes on.",
-        "Compare the figures with what was expected: landfall status {subject}",
+        "The model may perform worse on such data; the training continues.",
+        "Check whether the figures are as expected: landfall status {subject}",
     ),
     "drift_blocked": _outcome(
         "data drifted, not trained on",
         VERSION,
         "problems",
-        "No run was started, and the current model stays.",
+        "No run was started, and the current model does not change.",
         "If the data are right, train on them: landfall submit {subject}",
     ),
     "run_submitted": _outcome(
@@ -133,7 +133,7 @@ OUTCOMES: Mapping[str, Outcome] = {
         "stuck before its start",
         RUN,
         "problems stuck",
-        "Nothing is trained, and nothing is paid for yet.",
+        "The training has not started, and there are no costs yet.",
         _WHY,
     ),
     "run_silent": _outcome(
@@ -141,7 +141,7 @@ OUTCOMES: Mapping[str, Outcome] = {
         RUN,
         "problems stuck urgent",
         "The nodes may be gone, or cost money for nothing.",
-        "Look at it, or end it: landfall cancel {subject}",
+        "Check it, or end it: landfall cancel {subject}",
     ),
     RunState.REGISTERED: _outcome(
         "registered",
@@ -179,7 +179,7 @@ OUTCOMES: Mapping[str, Outcome] = {
         OTHER,
         "problems urgent",
         "It costs money, and its model would not be registered.",
-        "Cancel it in the studio unless a person needs it.",
+        "Cancel it in the studio unless it is needed.",
     ),
     "pipeline_out_of_service": _outcome(
         "out of service",
@@ -192,10 +192,10 @@ OUTCOMES: Mapping[str, Outcome] = {
         "given up",
         LETTER,
         "problems urgent",
-        "What the message asked for has not been done.",
-        "Mend the cause, then: landfall dead-letters replay ID",
+        "The request in the message has not been carried out.",
+        "Fix the cause, then: landfall dead-letters replay ID",
     ),
-    SUMMARY: _outcome("summary", OTHER, "", "Nothing of it was urgent enough to be sent at once.", "Read each line."),
+    SUMMARY: _outcome("summary", OTHER, "", "None of these notifications was urgent.", "Read each line."),
     TEST: _outcome("test", OTHER, "", "Notifications reach you.", _NOTHING),
 }
 """Outcome → what is said of it. ``docs/events`` has the JSON Schema of each one's CloudEvent."""
@@ -203,7 +203,7 @@ GROUPS = (BY_DEFAULT, EVERYTHING, "ends", "problems", "progress", "stuck", "urge
 
 
 def outcomes_in(names: Iterable[str]) -> frozenset[str]:
-    """Return the outcomes that names of outcomes and groups stand for."""
+    """Expand names of outcomes and groups to outcomes."""
     return frozenset(
         known for known, outcome in OUTCOMES.items() for name in names if _is_in(known, outcome, name)
     ) | {SUMMARY, TEST}
@@ -217,14 +217,14 @@ def _is_in(known: str, outcome: Outcome, name: str) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Links:
-    """Where people look: the pages of this deployment and Azure ML's studio; None where there is none."""
+    """Links for people: the pages of this deployment and Azure ML studio; None if there is none."""
 
     pages: str | None = None
     """Address of the app, without a slash at its end."""
     workspace_id: str | None = None
 
     def of(self, about: str, subject: str, content: Mapping[str, Any]) -> dict[str, str]:
-        """Return the links of a notification: ``page`` and ``studio``, as far as they are known."""
+        """Return the links of a notification: ``page`` and ``studio``, if known."""
         found = {}
         if self.pages is not None:
             found["page"] = self.pages + self._path(about, subject)
@@ -245,7 +245,7 @@ NO_LINKS = Links()
 
 
 def explained(outcome: str, subject: str, content: Mapping[str, Any], links: Links) -> dict[str, Any]:
-    """Return what a notification says besides its facts: what it means, what to do, and where to look."""
+    """Return the explanation of a notification: its meaning, what to do, and links."""
     known = OUTCOMES.get(outcome)
     if known is None:
         return {"meaning": "", "action": "", "links": {}}
@@ -257,14 +257,14 @@ def explained(outcome: str, subject: str, content: Mapping[str, Any], links: Lin
 
 
 def for_people(notification: NotificationRecord, links: Links) -> tuple[str, str]:
-    """Return title and text for people: what happened, so what, what now, and where to look."""
+    """Return title and text for people: what happened, what it means, what to do, and links."""
     outcome, content = notification.outcome, notification.content
     more = explained(outcome, notification.subject, content, links)
     dataset, version = content.get("dataset"), content.get("version")
     about = f"{dataset}/{version}" if dataset and version else notification.subject
     title = OUTCOMES[outcome].title if outcome in OUTCOMES else outcome
     lines = [str(content.get("text", ""))]
-    lines += [f"So what: {more['meaning']}"] if more["meaning"] else []
-    lines += [f"What now: {more['action']}"] if more["action"] else []
+    lines += [f"What it means: {more['meaning']}"] if more["meaning"] else []
+    lines += [f"What to do: {more['action']}"] if more["action"] else []
     lines += [f"{name.capitalize()}: {address}" for name, address in more["links"].items()]
     return (f"Landfall: {title}" if outcome in (SUMMARY, TEST) else f"{about}: {title}"), "\n".join(lines)

@@ -1,6 +1,6 @@
-"""The passport of a model version: a document that says what it was made of, signed by a digest over itself.
+"""The passport of a model version: a document of how it was made, with a digest over itself.
 
-What follows from the document alone is recomputed here; what needs storage or Azure ML is in ``registry``.
+Checks that need only the document are here; checks that need storage or Azure ML are in ``registry``.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ DIGEST = "digest"
 MAX_PASSPORT_BYTES = 16 << 20
 MAX_LISTED_SHARDS = 10_000
 MAX_LISTED_BYTES = 8 << 20
-"""The passport of more shards, or of longer names, leaves their list to the manifest."""
+"""Maximum size of the list of shards in a passport; a longer list is only in the manifest."""
 SHARD_MEMBERS = tuple(ManifestShard.__dataclass_fields__)
 Passport = Mapping[str, Any]
 
 
 class PassportError(LandfallError):
-    """A document is no passport; the message says what is wrong with it."""
+    """A document is not a valid passport; the message says why."""
 
 
 class CheckResult(StrEnum):
-    """What came of one check."""
+    """The result of one check."""
 
     OK = "ok"
     DIFFERS = "differs"
@@ -46,9 +46,9 @@ class PassportCheck:
     name: str
     result: CheckResult
     text: str
-    """What was recomputed from what, or why it cannot be."""
+    """What was recomputed and from which data, or why that is impossible."""
     expected: str | None = None
-    """What the passport says, where the two differ."""
+    """What the passport says, if the two differ."""
     found: str | None = None
 
 
@@ -68,7 +68,7 @@ def to_text(passport: Passport) -> str:
 
 
 def read_passport(content: bytes | str) -> dict[str, Any]:
-    """Read a passport, whether or not what it says is true. Raises PassportError."""
+    """Read a passport without verifying its statements. Raises PassportError."""
     if len(content) > MAX_PASSPORT_BYTES:
         raise PassportError(f"a passport has at most {MAX_PASSPORT_BYTES:,} bytes, this has {len(content):,}")
     try:
@@ -76,7 +76,7 @@ def read_passport(content: bytes | str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise PassportError(f"it is not JSON: {error}") from error
     if not isinstance(found, dict) or not isinstance(found.get(DIGEST), str):
-        raise PassportError("it is no JSON object with a digest")
+        raise PassportError("it is not a JSON object with a digest")
     if found.get("format_version") != FORMAT_VERSION:
         said = str(found.get("format_version"))[:50]
         raise PassportError(f"format_version: expected {FORMAT_VERSION}, got {said}; use the Landfall that wrote it")
@@ -84,7 +84,7 @@ def read_passport(content: bytes | str) -> dict[str, Any]:
 
 
 def compared(name: str, text: str, expected: object, found: object) -> PassportCheck:
-    """Return the check of one value: what the passport says, and what was found."""
+    """Return the check of one value: the passport's, and the one found."""
     if expected == found:
         return PassportCheck(name=name, result=CheckResult.OK, text=text)
     return PassportCheck(
@@ -93,12 +93,12 @@ def compared(name: str, text: str, expected: object, found: object) -> PassportC
 
 
 def not_recomputed(name: str, why: str) -> PassportCheck:
-    """Return the check of what cannot be recomputed here."""
+    """Return the check of a statement that cannot be recomputed here."""
     return PassportCheck(name=name, result=CheckResult.NOT_RECOMPUTED, text=why)
 
 
 def guarded(name: str, check: Callable[[], PassportCheck]) -> PassportCheck:
-    """Return a check; where the passport lacks what it needs, that is what differs."""
+    """Return a check; it differs if the passport lacks a member that it needs."""
     try:
         return check()
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
@@ -112,12 +112,12 @@ def guarded(name: str, check: Callable[[], PassportCheck]) -> PassportCheck:
 
 
 def recomputed(passport: Passport) -> list[PassportCheck]:
-    """Recompute what follows from a passport alone."""
+    """Run the checks that need only the passport."""
     return [guarded(name, lambda name=name, check=check: check(name, passport)) for name, check in _CHECKS.items()]  # type: ignore[misc]
 
 
 def listed_shards(passport: Passport) -> list[ManifestShard] | None:
-    """Return the shards that a passport lists; None where they are in the manifest only. Raises as ``guarded``."""
+    """Return the shards that a passport lists; None if they are in the manifest only. Raises as ``guarded``."""
     listed = passport["data"]["shards"]
     if listed is None:
         return None
@@ -174,7 +174,7 @@ def _links(name: str, passport: Passport) -> PassportCheck:
         "environment": spec["environment_id"],
         "model": passport["model"]["path"],
     }
-    return compared(name, "what the job was given is what the other parts name", *_unequal(expected, found))
+    return compared(name, "the inputs of the job are those that the other parts name", *_unequal(expected, found))
 
 
 def _unequal(expected: Mapping[str, Any], found: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -53,7 +53,7 @@ class ShardRecord:
     crc32c: str
     num_records: int
     content_format: str | None = None
-    """``tfrecord``, ``tfrecord gzip`` …; empty where the content is no shard; None in rows of older deployments."""
+    """``tfrecord``, ``tfrecord gzip`` …; empty if the content is no shard; None in rows of older deployments."""
     validated_at: datetime
     reasons: tuple[Reason, ...] = ()
     statistics: Mapping[str, Any] = field(default_factory=dict)
@@ -84,7 +84,7 @@ class RecordedShard:
     replaced: ShardRecord | None
     """The verdict that the position had before."""
     accepted: int | None = None
-    """Accepted shards of the bucket as this write left them; None where it did not move the counter."""
+    """Accepted shards of the bucket as this write left them; None if it did not move the counter."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +103,7 @@ class Generation:
     auto_run_id: str | None = None
     """The run that the closing started by itself; None until it is claimed."""
     guess: str | None = None
-    """What it was guessed from that the version is whole; None where that is known."""
+    """What it was guessed from that the version is complete; None if that is known."""
     table_version: int | None = None
     """The version of the Delta table that was closed; None for other layouts."""
     is_rearranged: bool = False
@@ -168,7 +168,7 @@ class RunRecord:
     """The run is not submitted before this time: an attempt that waits for nodes."""
     cancel_requested_at: datetime | None = None
     canceled_by: str | None = None
-    """``PERSON``, ``GENERATION`` or ``DATA``; None where Landfall did not ask for a cancellation."""
+    """``PERSON``, ``GENERATION`` or ``DATA``; None if Landfall did not ask for a cancellation."""
     cancel_reason: str | None = None
     failure_class: str | None = None
     """Why the run failed: a ``failures.FailureClass``."""
@@ -282,10 +282,10 @@ class DeadLetter:
     source: str
     """``shard-uploaded``, ``training-requested``, ``run-changed``, or the type of an event that is none of these."""
     subject: str
-    """The blob's path, run id or ``dataset/version`` that it is about; empty where it cannot be understood."""
+    """The blob's path, run id or ``dataset/version`` that it is about; empty if it cannot be understood."""
     payload: str
     is_whole: bool
-    """False where the payload was too long for a row: only its beginning is kept, and it cannot be replayed."""
+    """False if the payload was too long for a row: only its beginning is kept, and it cannot be replayed."""
     error: str
     """The last known error."""
     tries: int
@@ -319,7 +319,7 @@ class Undelivered:
     identity: str
     """The key under which the handler's errors are recorded: the payload or the event's id."""
     error: str
-    """The reason that the host or Event Grid states; empty where it states none."""
+    """The reason that the host or Event Grid states; empty if it states none."""
     tries: int
     """Number of tries that the host or Event Grid states; 0 where it states none."""
     died_at: datetime
@@ -367,5 +367,5 @@ def is_unfinished(run: RunRecord) -> bool:
     """Whether a run still needs care: it is not settled, or people have not been notified of its end."""
     if run.state not in SETTLED:
         return True
-    is_silent = run.state is RunState.SUPPRESSED and run.sweep_id is None  # a sweep goes on, or ends, with its runs
+    is_silent = run.state is RunState.SUPPRESSED and run.sweep_id is None  # a sweep continues, or ends, with its runs
     return run.notified_at is None and run.next_run_id is None and not is_silent

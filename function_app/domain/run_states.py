@@ -30,7 +30,7 @@ class RunState(StrEnum):
 
 
 class Actor(StrEnum):
-    """What moves a run."""
+    """Who changes a run's state."""
 
     SUBMISSION = "submission"
     RECONCILIATION = "reconciliation"
@@ -39,18 +39,18 @@ class Actor(StrEnum):
 
 
 MEANINGS: Mapping[RunState, str] = {
-    RunState.PLANNED: "On record and not submitted yet: it is about to be, or waits for its turn.",
+    RunState.PLANNED: "Recorded but not submitted yet: it is about to be, or waits for its turn.",
     RunState.SUBMITTING: "One handler is sending the job to Azure ML; its claim expires.",
     RunState.SUBMITTED: "Azure ML has the job.",
     RunState.QUEUED: "Azure ML builds the image, or waits for nodes.",
-    RunState.RUNNING: "The job runs, or its outputs are being written.",
-    RunState.COMPLETED: "The job succeeded; the gate has not decided yet.",
+    RunState.RUNNING: "The job is running, or its outputs are being written.",
+    RunState.COMPLETED: "The job succeeded; the registration is not decided yet.",
     RunState.FAILED: "The job failed, or Azure ML refused it; another attempt may follow.",
     RunState.CANCELED: "Canceled by a person, by a newer generation, or by the job's time limit.",
     RunState.LOST: "Azure ML does not know the job that was submitted, or its cluster is gone.",
-    RunState.REGISTERED: "The gate was passed, or a person overrode it: the model is registered.",
-    RunState.NOT_REGISTERED: "The job completed and no model was registered; the reason says why, and a person may "
-    "register it nevertheless.",
+    RunState.REGISTERED: "The model is registered: the gate allowed it, or a person overrode the gate.",
+    RunState.NOT_REGISTERED: "The job completed without a registered model; the reason says why, and a person may "
+    "register the model.",
     RunState.SUPPRESSED: "Never submitted: another run took its place, or a person canceled the run before it.",
 }
 
@@ -68,7 +68,7 @@ _S = RunState
 _SUBMITTERS = frozenset({Actor.SUBMISSION, Actor.SWEEP})
 _FOLLOWERS = frozenset({Actor.RECONCILIATION, Actor.SWEEP})
 _CANCELERS = frozenset({Actor.SUBMISSION, Actor.PERSON, Actor.SWEEP})
-"""A person cancels, or the submission of a newer generation, where the pipeline has cancel_and_train."""
+"""A person cancels, or the submission of a newer generation if the pipeline has cancel_and_train."""
 
 _OVERRIDERS = frozenset({Actor.PERSON})
 """A person registers a model against the gate's decision; nothing else moves a run that has ended."""
@@ -100,7 +100,7 @@ TRANSITIONS: Mapping[RunState, frozenset[RunState]] = {
     state: frozenset(move.target for move in TABLE if move.source is state) for state in RunState
 }
 SETTLED = frozenset(RunState) - {move.source for move in TABLE if move.actors != _OVERRIDERS}
-"""States that a run does not leave by itself; what remains is to send its notifications."""
+"""States that a run does not leave by itself; only its notifications remain to be sent."""
 AWAITING_SUBMISSION = frozenset({RunState.PLANNED, RunState.SUBMITTING})
 
 
@@ -110,6 +110,6 @@ def is_legal(source: RunState, target: RunState, actor: Actor) -> bool:
 
 
 def check_transition(run_id: str, current: RunState, target: RunState) -> None:
-    """Raise IllegalTransitionError where a run's state does not lead to another; staying is always legal."""
+    """Raise IllegalTransitionError if a run's state does not lead to another; staying is always legal."""
     if target is not current and target not in TRANSITIONS[current]:
         raise IllegalTransitionError(run_id, current, target)

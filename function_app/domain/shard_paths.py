@@ -1,6 +1,6 @@
-"""Blob paths: ``dataset/version/shard``, as far as a pipeline asks for the dataset and the split.
+"""Blob paths: ``dataset/version/shard``, for datasets and splits of a pipeline.
 
-Where the layout allows it, a shard lies in folders below its version.
+If the layout allows it, shards may be in folders below their version.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from shared.shard_names import VERSION_MEANING, VERSION_PATTERN, ShardName, Shar
 
 PATH_PATTERN = re.compile(r"([^/]+)/([^/]+)/(.+)", re.DOTALL)
 NAMES = Layout()
-"""The layout of pipelines that say nothing else."""
+"""The default layout."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +35,7 @@ class ShardPlace:
 
 
 class NotAShardError(ValueError):
-    """The path is no shard of any pipeline; the message says why."""
+    """The path is not a shard of any pipeline; the message says why."""
 
 
 def shard_place(path: str, pipelines: Mapping[str, Pipeline]) -> ShardPlace:
@@ -55,7 +55,7 @@ def shard_place(path: str, pipelines: Mapping[str, Pipeline]) -> ShardPlace:
 
 
 def without_pipeline(dataset: str, datasets: Collection[str]) -> str:
-    """Return why nothing looks at an upload to a dataset, and which datasets have a pipeline."""
+    """Return why an upload to a dataset is ignored, and which datasets have a pipeline."""
     others = f"there are pipelines for {_listed(datasets)}" if datasets else "there is no pipeline at all"
     return f"dataset {dataset!r} has no pipeline; {others}"
 
@@ -65,10 +65,10 @@ def shard_of_version(
 ) -> ShardName:
     """Return the shard that a path within a version means. Raises NotAShardError, also for synthetic data.
 
-    ``splits`` are those of the pipeline: empty for synthetic data, None where they are unknown.
+    ``splits`` are those of the pipeline: empty for synthetic data, None if they are unknown.
     """
     if splits is not None and not splits:
-        raise NotAShardError(f"pipeline {pipeline} trains on synthetic data and takes no shards")
+        raise NotAShardError(f"pipeline {pipeline} trains on synthetic data and accepts no shards")
     if not VERSION_PATTERN.fullmatch(version):
         raise NotAShardError(f"{version[:100]!r} is not a version: use {VERSION_MEANING}")
     try:
@@ -76,18 +76,18 @@ def shard_of_version(
     except ShardNameError as error:
         raise NotAShardError(str(error)) from error
     if splits is not None and shard.split not in splits:
-        raise NotAShardError(f"pipeline {pipeline} asks for splits {_listed(splits)}, not for {shard.split}")
+        raise NotAShardError(f"pipeline {pipeline} has splits {_listed(splits)}, not {shard.split}")
     return shard
 
 
 def counted_version(path: str, pipelines: Mapping[str, Pipeline]) -> tuple[Pipeline, DatasetVersion] | None:
-    """Return the version whose stated record counts are at a path; None where the path is no such file."""
+    """Return the version whose stated record counts are at a path; None if the path is no such file."""
     found = _version_of(path, pipelines)
     return found[:2] if found is not None and found[2] in COUNT_FILES else None
 
 
 def marked_version(path: str, pipelines: Mapping[str, Pipeline]) -> tuple[Pipeline, DatasetVersion] | None:
-    """Return the version whose marker is at a path; None where the path is no marker."""
+    """Return the version whose marker is at a path; None if the path is no marker."""
     found = _version_of(path, pipelines)
     return found[:2] if found is not None and found[0].data.layout.is_marker(found[2]) else None
 

@@ -1,4 +1,4 @@
-"""What is known of a dataset version, for people: what is there, what is missing, what was rejected and why."""
+"""The description of a dataset version: accepted, missing and rejected shards, with reasons."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class VersionDescription:
     hold: str | None
     """Why requests for runs on the latest closing are refused until its hold is lifted; None without a hold."""
     refusal: tuple[str, ...]
-    """Why the shards, all there, do not hold as a set; empty where nothing is known against them."""
+    """Why the shards, all there, do not hold as a set; empty if nothing is known against them."""
     drift: DriftFindings
     """The latest closing against the data that the then current model was trained on."""
     runs: tuple[RunRecord, ...]
@@ -38,16 +38,16 @@ class VersionDescription:
 
 
 def describe_version(version: DatasetVersion, services: Services, *, reads_shards: bool = True) -> VersionDescription:
-    """Return what the ledger knows. Raises NotFoundError where that is nothing at all, PipelineOutOfServiceError.
+    """Return what the ledger knows. Raises NotFoundError if that is nothing at all, PipelineOutOfServiceError.
 
     Without ``reads_shards`` there are no ``splits``, and the time does not depend on the number of shards.
     """
     pipeline = services.pipeline_of(version.dataset)
     if not pipeline.data.is_synthetic and not services.ledger.split_sizes(version):
         raise NotFoundError(
-            f"nothing of {version} has been noticed yet: an upload's event may take seconds, in a busy hour minutes; "
-            f"if it stays so, `landfall why {version}/SHARD` says what became of a file, and `landfall reconcile` "
-            "looks for missed ones"
+            f"no upload of {version} has been seen yet: events take seconds, or minutes under load. "
+            f"If this does not change, `landfall why {version}/SHARD` shows what happened to a file, and "
+            "`landfall reconcile` finds missed ones"
         )
     runs = services.ledger.runs(dataset=version.dataset)
     closings = services.ledger.generations(version)

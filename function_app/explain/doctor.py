@@ -1,4 +1,4 @@
-"""What `landfall doctor` asks the app: whether it can reach, with its own identity, all that it needs."""
+"""The app's part of `landfall doctor`: whether it can reach everything that it needs with its own identity."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TWIN_FIX = "stop the twin with Ctrl-C, then: landfall up"
 
 @dataclass(frozen=True, kw_only=True)
 class Diagnosis:
-    """What the app found, and the names by which Azure can be asked for the rest."""
+    """The app's results, and the names that the remaining checks in Azure need."""
 
     at: datetime
     """The app's clock."""
@@ -47,7 +47,7 @@ class Diagnosis:
 
 
 def examine(services: Services, *, within_s: float = WITHIN_S) -> Diagnosis:
-    """Make all checks at the same time; one that has not ended in time is unknown."""
+    """Run all checks at the same time; one that does not end in time is unknown."""
     place = Place(trace_id=secrets.token_hex(16), span_id=secrets.token_hex(8))
     item = Probe(part="telemetry", subject=ONE_ITEM, look=partial(_one_item, services, place))
     probes = [*services.probes, *_probes(services), item]
@@ -124,7 +124,7 @@ def _mend(problems: Sequence[str]) -> str:
         return f"az keyvault secret set --vault-name {vault} --name {name} --value URL"
     if any("LANDFALL_CODE_ID" in problem for problem in problems):
         return "azd up"
-    return "mend the file until `landfall check` finds nothing, then: azd up"
+    return "correct the file until `landfall check` finds nothing, then: azd up"
 
 
 def _clusters(services: Services) -> dict[str, list[str]]:
@@ -138,8 +138,8 @@ def _clusters(services: Services) -> dict[str, list[str]]:
 
 def _cluster(cluster: str, pipelines: Sequence[str], services: Services) -> str:
     if not services.jobs.has_compute(cluster):
-        raise LandfallError(f"the workspace does not have it; it is named by {', '.join(sorted(pipelines))}")
-    return f"the workspace has it; it is named by {', '.join(sorted(pipelines))}"
+        raise LandfallError(f"the workspace does not have it; it is used by {', '.join(sorted(pipelines))}")
+    return f"the workspace has it; it is used by {', '.join(sorted(pipelines))}"
 
 
 def _unsent(services: Services) -> str:
@@ -147,13 +147,13 @@ def _unsent(services: Services) -> str:
     if failed:
         recipients, error = ", ".join(sorted({one.recipient for one in failed})), failed[-1].last_error
         raise LandfallError(f"{len(failed)} could not be sent to {recipients}, the last one because: {error}")
-    return "none failed that was not sent later"
+    return "all notifications were sent"
 
 
 def _one_item(services: Services, place: Place) -> str:
     """Send a span in a trace of its own."""
     if services.telemetry_sink is None:
-        raise AbsentHereError("no setting says where telemetry goes, so none is sent")
+        raise AbsentHereError("no telemetry is sent, because no setting has a destination")
     now = services.clock()
     return services.telemetry_sink.deliver(
         Span(name="doctor", place=place, parent=None, started_at=now, ended_at=now)
@@ -164,7 +164,9 @@ def _contract(code_id: str) -> str:
     if problem := mismatch(code_id):
         raise LandfallError(problem)
     app, code = (".".join(map(str, spoken)) for spoken in (SPOKEN, spoken_by(code_id)))
-    return f"the function app speaks version {app}, the training's code {code_id.rpartition('/')[2]} speaks {code}"
+    return (
+        f"the function app supports version {app}, the training's code {code_id.rpartition('/')[2]} supports {code}"
+    )
 
 
 def _workspace(services: Services) -> str:

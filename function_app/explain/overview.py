@@ -37,7 +37,7 @@ MAX_JUDGED = 5
 MAX_LETTERS = 1000
 MAX_UNSENT = 100
 _DATA = frozenset({FailureClass.DATA, FailureClass.DATA_CHANGED})
-"""Failures that a corrected upload mends."""
+"""Failures that a corrected upload fixes."""
 _NEEDS_A_PERSON = frozenset({RunState.FAILED, RunState.LOST, RunState.NOT_REGISTERED})
 
 
@@ -85,7 +85,7 @@ class OpenVersion:
     num_today: int = 0
     """Shards that were judged today, in UTC."""
     is_counted: bool = False
-    """False for old versions, and where there are more shards than were counted."""
+    """False for old versions, and if there are more shards than were counted."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +93,7 @@ class Arrived:
     """What came today, in UTC, among the versions of the overview."""
 
     versions: int
-    """Versions that became whole, with their ``shards`` and ``records``."""
+    """Versions that became complete, with their ``shards`` and ``records``."""
     shards: int
     records: int
     open_shards: int
@@ -133,7 +133,7 @@ class Model:
     name: str
     runs: tuple[RunRecord, ...]
     current: CurrentModel | None
-    """The version that was promoted last; None where none was."""
+    """The version that was promoted last; None if none was."""
 
 
 def models(services: Services) -> list[Model]:
@@ -211,7 +211,7 @@ def _arrived(closings: Sequence[Generation], shown: Sequence[OpenVersion], servi
 
 
 def _of_data(shown: Sequence[OpenVersion], newest: Sequence[Generation], services: Services) -> Iterator[Concern]:
-    """Yield what the owners of data have to mend: rejected shards, refused sets, versions on hold."""
+    """Yield what the owners of data have to fix: rejected shards, refused sets, versions on hold."""
     for each in shown:
         page = f"/datasets/{each.version}"
         if each.rejected:

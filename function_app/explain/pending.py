@@ -61,7 +61,7 @@ def _owes_run(described: VersionDescription, services: Services) -> bool:
 def awaited_of_run(run: RunRecord, services: Services) -> Iterator[str]:
     """Yield what a run waits for: its turn, its nodes, its end, the next attempt, its notifications."""
     if is_unfinished(run) and (outage := services.outage(run.dataset_version.dataset)):
-        yield f"its pipeline file, which has to be mended: {outage}"
+        yield f"its pipeline file to be corrected: {outage}"
     if run.state not in SETTLED:
         if run.cancel_requested_at is not None:
             yield f"its end: its cancellation was requested at {_time(run.cancel_requested_at)}"
@@ -75,7 +75,7 @@ def awaited_of_run(run: RunRecord, services: Services) -> Iterator[str]:
 def awaited_of_blob(path: str, place: ShardPlace | None, services: Services) -> Iterator[str]:
     """Yield what a blob waits for: its event, or a corrected upload; nothing if it is not a shard."""
     if outage := services.outage(path.partition("/")[0]):
-        yield f"its pipeline file, which has to be mended: {outage}"
+        yield f"its pipeline file to be corrected: {outage}"
     if place is not None:
         verdict = services.ledger.shard(place.dataset_version, place.shard.split, place.shard.index)
         facts = services.shards.facts(path)

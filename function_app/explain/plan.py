@@ -71,11 +71,11 @@ class RunPlan:
     generation: Generation
     run_id: str
     met: RunRecord | None
-    """The run that the same request has led to before; None where a new one would start."""
+    """The run that the same request has led to before; None if a new one would start."""
     reason: str
     """Why a new run would start, or none."""
     problems: tuple[str, ...]
-    """Why the request would be refused; empty where it would be accepted."""
+    """Why the request would be refused; empty if it would be accepted."""
     validation: tuple[str, ...]
     """What is known of the data."""
     work: Work
@@ -83,7 +83,7 @@ class RunPlan:
     estimates: tuple[Estimate, ...]
     """By cluster and number of nodes."""
     own: Estimate | None
-    """As the pipeline's file says; None where its cluster is not known."""
+    """As the pipeline's file says; None if its cluster is not known."""
     recommended: Estimate | None
     one_node: OneNode | None
     throughput: str
@@ -218,11 +218,11 @@ def _reason(met: RunRecord | None, generation: Generation, *, force: bool) -> st
     if met is not None:
         end = "has ended" if met.state in SETTLED else "is"
         return (
-            f"the same training of the same data ({what}) was requested before: {met.run_id} {end} {met.state}; no "
-            "new run would start, unless with force"
+            f"the same training on the same data ({what}) was requested before: {met.run_id} {end} {met.state}; no "
+            "new run would start without force"
         )
     if force:
-        return f"a new run, because it is forced, whatever was trained before on {what}"
+        return f"a new run on {what}, because it is forced"
     return f"a new run: no run has trained {what} with these options, this code and these machines"
 
 
@@ -234,7 +234,7 @@ def _validation(generation: Generation, manifest: Manifest | None) -> Iterator[s
             shards = "1 shard" if num_shards == 1 else f"{num_shards:,} shards"
             yield f"{split}: {shards}, {num_records:,} record{'' if num_records == 1 else 's'} accepted"
     elif generation.num_shards:
-        yield "the manifest cannot be read, so that nothing is known of the records"
+        yield "the manifest cannot be read, so the records are not known"
     else:
         yield "synthetic data: the training generates its records, and there is nothing to validate"
     if generation.guess:
@@ -259,7 +259,7 @@ def _cluster(site: Site, pipeline: Pipeline, capacity: Capacity | str) -> Cluste
         between = "InfiniBand" if known.infiniband else "Ethernet"
         network = f"{known.num_gpus} x {known.gpu} {known.gpu_memory_gb} GB a node; {between} between nodes"
     stay = f"{cluster.min_nodes} nodes stay" if cluster.min_nodes else "no nodes without a job"
-    kind = "low priority: nodes may be taken away" if cluster.priority == "low" else "dedicated"
+    kind = "low priority: nodes may be preempted" if cluster.priority == "low" else "dedicated"
     retired = retirement(machines.vm_size) or (f"{known.retired}" if known and known.retired else "")
     quota, enough_for = _quota(site, capacity)
     return ClusterPlan(
@@ -273,7 +273,7 @@ def _cluster(site: Site, pipeline: Pipeline, capacity: Capacity | str) -> Cluste
 
 
 def _quota(site: Site, capacity: Capacity | str) -> tuple[str, int | None]:
-    """Return the quota of a cluster's size in words, and for how many nodes it is enough, where that is known."""
+    """Return the quota of a cluster's size in words, and for how many nodes it is enough, if that is known."""
     if isinstance(capacity, str) or capacity.refusal is not None:
         return f"unknown: {capacity if isinstance(capacity, str) else capacity.refusal}", None
     known = capacity.quota_of(site.machines.vm_size, site.cluster.priority)
@@ -309,13 +309,13 @@ def _is_own(one: Estimate, pipeline: Pipeline) -> bool:
 def _throughput(own: Estimate | None, pipeline: Pipeline, *, has_prices: bool) -> str:
     if own is None or own.pace is None:
         if is_own_script(pipeline.train.script):
-            return "unknown: nothing is published of a script of your own; its first run on this cluster shows it"
+            return "unknown until its first run: there are no published figures for your own script"
         if not has_prices:
-            return "unknown: no run has shown it, and there is no prices.yaml beside the pipelines"
-        return "unknown: no run has shown it, and prices.yaml has no figure for this GPU and network"
+            return "unknown: no run has been measured, and prices.yaml is missing"
+        return "unknown: no run has been measured, and prices.yaml has no figure for this GPU and network"
     runs = f"{own.pace.num_runs} earlier {'run' if own.pace.num_runs == 1 else 'runs'}"
     return {
         "fitted": f"fitted to {runs} of the pipeline on several numbers of processes",
         "scaled": f"measured in {runs} of the pipeline, scaled to other sizes",
-        "published": "the cost model with published figures, since no run of the pipeline has shown its own",
+        "published": "the cost model with published figures, because no run of the pipeline has been measured",
     }[own.pace.source]

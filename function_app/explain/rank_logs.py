@@ -30,7 +30,7 @@ class RankLog:
     log_text: str
     """Whole lines, secrets masked; the last line of a log that has ended may be without its end."""
     unfinished: str
-    """The beginning of a line that is still being written; it comes again once it is whole."""
+    """The beginning of a line that is still being written; it comes again once it is complete."""
     next: int
     """Where the next part begins."""
     has_ended: bool
@@ -50,7 +50,7 @@ class RankPlaces:
     places: tuple[RankPlace, ...]
     """Those that are known of at most 16 ranks."""
     problem: str | None
-    """Why a rank's place is not known; of the first one where there are several."""
+    """Why a rank's place is not known; of the first one if there are several."""
     next: int | None
     """The first rank of the next answer; null with the last one."""
 
@@ -115,7 +115,7 @@ def ranks_of(run: RunRecord) -> int:
 
 
 def check_rank(run: RunRecord, rank: int) -> None:
-    """Raise NotFoundError where a run has no such rank."""
+    """Raise NotFoundError if a run has no such rank."""
     if rank >= (number := ranks_of(run)):
         ranks = f"{number} ranks, 0 to {number - 1}" if number > 1 else "one rank, 0"
         raise NotFoundError(f"run {run.run_id} has no rank {rank}: it has {ranks}")

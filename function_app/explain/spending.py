@@ -52,7 +52,7 @@ class Spending:
     unpriced_node_hours: float
     """Node-hours of clusters without a price, which ``cost`` leaves out."""
     is_whole: bool
-    """False where there were more than `MAX_READ` runs to look at, so that older ones are left out."""
+    """False if there were more than `MAX_READ` runs to look at, so that older ones are left out."""
 
     @property
     def node_hours(self) -> float:
@@ -103,7 +103,7 @@ def _parts(services: Services, dataset: str | None) -> Iterator[Sequence[RunReco
 
 
 def _spent(run: RunRecord, since: datetime, until: datetime, services: Services) -> SpentByRun | None:
-    """Return what a run took within the span; None where it had no nodes in it."""
+    """Return what a run took within the span; None if it had no nodes in it."""
     ended = as_if_ended(run, until)
     began = ended.started_at or ended.submitted_at
     if began is None or ended.ended_at is None or ended.ended_at <= since or began >= until:

@@ -1,4 +1,4 @@
-"""Closing a dataset version: cheap to detect, checked as a set, done exactly once for each content; what follows."""
+"""Closing a dataset version: detect that it is complete, check the set, close once per content, and follow up."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ MAX_TRIES = 5
 CLOSED = "closed"
 """The trigger of a run that a closing starts."""
 SET_REJECTED, SET_WARNED = "set_rejected", "set_warned"
-"""Outcomes of notifications about a whole version; the first one is an action of the history too."""
+"""Outcomes of notifications about a complete version; the first one is also an action of the history."""
 MAX_LISTED_REASONS = 50
-"""Reasons kept with a refusal: there may be one for each shard."""
+"""Maximum reasons stored with a refusal: there may be one for each shard."""
 
 
 def close_if_whole(
@@ -57,17 +57,17 @@ def close_if_whole(
 ) -> None:
     """Close the shard's version if this shard was the last.
 
-    ``written_at`` is when the shard was uploaded, ``accepted`` its bucket's counter, where it is known. Only a shard
-    that fills its bucket reads the other buckets, and only a whole version is read completely: O(1) operations for
-    each shard, however many there are.
+    ``written_at`` is when the shard was uploaded, ``accepted`` its bucket's counter, if it is known. Only a shard
+    that fills its bucket reads the other buckets, and only a complete version is read completely: O(1) operations for
+    each shard.
     """
     version = shard.dataset_version
     if not layout_of(pipeline, version, services).may_be_last(shard, accepted, written_at):
         return
     latest = services.ledger.latest_generation(version)
     is_late = latest is not None and shard.validated_at < latest.closed_at - CLOCK_SKEW
-    if latest is not None and is_late and latest.table_version is None:  # a table may have more to close
-        # A late duplicate: the closing includes this verdict. Only its follow-up may have been interrupted.
+    if latest is not None and is_late and latest.table_version is None:  # a table may have more commits to close
+        # A late duplicate: the closing already includes this verdict; only its follow-up may have been interrupted.
         follow_up(pipeline, latest, services)
         return
     close_version(pipeline, version, services)
@@ -85,7 +85,7 @@ def close_if_whole_without(
 def close_version(pipeline: Pipeline, version: DatasetVersion, services: IngestServices) -> Generation | None:
     """Close a version if every shard of every required split is accepted. Return its generation, or None.
 
-    Of a Delta table, all versions that can be closed are, in their order; what follows is that of the newest.
+    For a Delta table, every version that can be closed is closed, in order; only the newest is followed up.
     """
     layout = layout_of(pipeline, version, services)
     while layout.may_be_whole():
@@ -102,13 +102,14 @@ def close_version(pipeline: Pipeline, version: DatasetVersion, services: IngestS
 def _generation(
     pipeline: Pipeline, version: DatasetVersion, services: IngestServices, layout: VersionLayout
 ) -> tuple[Generation | None, Whole | None]:
-    """Return the generation of the current shards, new or existing, and what it is of.
+    """Return the new or existing generation of the current shards, and its content.
 
-    There is none where the set is refused, and neither where it is incomplete.
+    None if the set is refused or incomplete.
     """
     for _ in range(MAX_TRIES):
         # Read before the verdicts: if another handler closes the version between the two reads, the number is taken
-        # and this one reads the verdicts again. In the other order older verdicts would become a newer generation.
+        # and this handler reads the verdicts again. In the other order, older verdicts could become a newer
+        # generation.
         latest = services.ledger.latest_generation(version)
         found = layout.whole(services.ledger.shards(version))
         if found is None:
@@ -123,8 +124,8 @@ def _generation(
         generation = _closing(manifest, found, services.clock())
         services.documents.write_once(generation.manifest_path, manifest.to_json().encode())
         if warnings := _warnings(pipeline, manifest):
-            # Before the row: a process that dies here is repeated, one that dies after the row is not.
-            text = f"whole and can be trained, with {len(warnings)} warnings: {warnings[0].message}"
+            # Before the row: a step that dies here is repeated; one that dies after the row is not.
+            text = f"complete and can be trained, with {len(warnings)} warnings: {warnings[0].message}"
             _notify_of_set(pipeline, manifest, warnings, outcome=SET_WARNED, text=text, services=services)
         is_fresh = _notify_of_closing(pipeline, generation, services) or bool(warnings)
         if services.ledger.add_generation(generation):
@@ -204,13 +205,13 @@ def _closing(manifest: Manifest, found: Whole, closed_at: datetime) -> Generatio
 
 
 def _warnings(pipeline: Pipeline, manifest: Manifest) -> list[Reason]:
-    """Return what is unusual in a set that can be trained."""
+    """Return unusual properties of a set that can be trained on."""
     requirements = replace(pipeline.data.requirements(), counts="ignore")
     return [reason for reason in check_set(manifest.shards, requirements) if reason.code in WARNINGS]
 
 
 def _trace_closing(generation: Generation, rows: list[ShardRecord], services: IngestServices) -> None:
-    """Trace a closing, and with the first one the root of the version's trace: only one handler comes here."""
+    """Trace a closing; the first one also writes the root of the version's trace. Only one handler gets here."""
     version, now = generation.dataset_version, services.clock()
     root, place = place_of_version(version), place_of_generation(version, generation.number)
     since = min((row.validated_at for row in rows), default=generation.closed_at)
@@ -230,7 +231,7 @@ def _record_closing(generation: Generation, warnings: list[str], services: Inges
     services.history.record(
         str(generation.dataset_version),
         "version_closed" if generation.number == 1 else "version_changed",
-        f"whole with {generation.num_shards} shards and {generation.num_records} records: "
+        f"complete with {generation.num_shards} shards and {generation.num_records} records: "
         f"generation {generation.number}{table}{guessed}{warned}",
         fingerprint=generation.fingerprint,
         manifest=generation.manifest_path,
@@ -243,9 +244,9 @@ def _record_closing(generation: Generation, warnings: list[str], services: Inges
 
 
 def starts_run(pipeline: Pipeline, generation: Generation, ledger: VersionLedger) -> bool:
-    """Whether a closing of uploaded shards starts a run by itself, where its data do not drift.
+    """Whether a closing of uploaded shards starts a run automatically, if its data do not drift.
 
-    One that only rearranges a table's files starts none, unless it stands for a closing that has not started its run.
+    A closing that only rearranges a table's files starts none, unless an earlier closing has not started its run yet.
     """
     if generation.number == 1 or generation.table_version is None:
         return generation.num_shards > 0 and (generation.number == 1 or pipeline.on_change != "notify")
@@ -259,7 +260,7 @@ def starts_run(pipeline: Pipeline, generation: Generation, ledger: VersionLedger
 
 
 def follow_up(pipeline: Pipeline, generation: Generation, services: IngestServices) -> None:
-    """Request the training, or notify people of the change, as the pipeline says. Safe to repeat."""
+    """Request the training or notify people of the change, depending on the pipeline. Safe to repeat."""
     if not starts_run(pipeline, generation, services.ledger):
         if not generation.is_rearranged:
             _notify_of_change(pipeline, generation, services)
@@ -273,10 +274,10 @@ def follow_up(pipeline: Pipeline, generation: Generation, services: IngestServic
 
 
 def _start(request: TrainingRequest, services: IngestServices) -> None:
-    """Have a run started: by this process where it can, otherwise by the function of the queue.
+    """Start a run: in this process if possible, otherwise through the queue.
 
-    That function may have no instance yet, and its queue is polled only now and then. The message comes first, hidden
-    for a while: if this process dies or Azure ML does not answer, the function starts the run.
+    The queue's function may have no instance yet, and its queue is polled rarely. So a message is sent first,
+    invisible for a while: if this process dies or Azure ML does not respond, the function starts the run.
     """
     if services.start is None:
         services.requests.send(request)
@@ -291,7 +292,7 @@ def _start(request: TrainingRequest, services: IngestServices) -> None:
 
 
 def _notify_of_closing(pipeline: Pipeline, generation: Generation, services: IngestServices) -> bool:
-    """Write for who follows progress that a version is whole; True where that is new. Before the row, as warnings."""
+    """Notify recipients of progress that a version is complete; True if new. Written before the row."""
     if not pipeline.has_own_outcomes:
         return False
     version = generation.dataset_version
@@ -301,7 +302,7 @@ def _notify_of_closing(pipeline: Pipeline, generation: Generation, services: Ing
         outcome="version_whole",
         occasion=generation.fingerprint[:12],
         content={
-            "text": f"{version} is whole with {generation.num_shards} shards and {generation.num_records} records.",
+            "text": f"{version} is complete with {generation.num_shards} shards and {generation.num_records} records.",
             "dataset": version.dataset,
             "version": version.version,
             "generation": generation.number,
@@ -333,9 +334,9 @@ def _notify_of_change(pipeline: Pipeline, generation: Generation, services: Inge
     deliver(version, services)
 
 
-# -- checks on a whole version that no single shard can show --------------------------------------------------
+# -- checks of a complete version that no single shard allows --------------------------------------------------
 def refuse_set(pipeline: Pipeline, manifest: Manifest, formats: Mapping[str, str], services: IngestServices) -> bool:
-    """Check the shards as a set. Where they fail, record why, notify people and return True.
+    """Check the shards as a set. If a check fails, record why, notify people and return True.
 
     ``formats`` maps a shard's name to its format, where the ledger knows it.
     """
@@ -344,7 +345,7 @@ def refuse_set(pipeline: Pipeline, manifest: Manifest, formats: Mapping[str, str
     if not reasons:
         return False
     messages = [reason.message for reason in reasons[:MAX_LISTED_REASONS]]
-    text = f"whole, but refused as a set for {len(reasons)} reasons: {messages[0]}"
+    text = f"complete, but refused as a set for {len(reasons)} reasons: {messages[0]}"
     if messages != _last_messages(version, services):
         services.history.record(str(version), SET_REJECTED, text, fingerprint=manifest.fingerprint, messages=messages)
     _notify_of_set(pipeline, manifest, reasons, outcome=SET_REJECTED, text=text, services=services)
@@ -361,7 +362,7 @@ def _notify_of_set(
     text: str,
     services: IngestServices,
 ) -> None:
-    """Write the notifications of what was found in a set to the outbox, once for the same shards and reasons."""
+    """Write the notifications about a set to the outbox, once for the same shards and reasons."""
     version = DatasetVersion(dataset=manifest.dataset, version=manifest.version)
     listed = reasons[:MAX_LISTED_REASONS]
     add_notifications(
@@ -376,13 +377,13 @@ def _notify_of_set(
 
 
 def _occasion(manifest: Manifest, messages: list[str]) -> str:
-    """Identify a finding by shards and reasons, so that each is sent once: stated counts may change alone."""
+    """Identify a finding by shards and reasons, so each is sent once; stated counts may change without the shards."""
     digest = hashlib.sha256("\n".join(messages).encode()).hexdigest()
     return f"{manifest.fingerprint[:12]}-{digest[:8]}"
 
 
 def last_refusal(version: DatasetVersion, ledger: HistoryLedger) -> HistoryEntry | None:
-    """Return the last refusal of a version as a set; None where it was never refused or has closed since."""
+    """Return the last refusal of a version's set; None if it was never refused or was closed afterwards."""
     about_set = (
         entry
         for entry in reversed(ledger.history(str(version)))
@@ -412,7 +413,7 @@ def _set_reasons(
 
 
 def _stated_counts(version: DatasetVersion, services: IngestServices) -> StatedCounts | None:
-    """Read the record counts that the dataset states. Raises CountsError where they cannot be understood."""
+    """Read the record counts that the dataset states. Raises CountsError if they cannot be understood."""
     for name in COUNT_FILES:
         facts = services.shards.facts(f"{version}/{name}")
         if facts is None:

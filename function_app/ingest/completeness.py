@@ -1,4 +1,4 @@
-"""What a dataset version has and what it is missing, split by split."""
+"""The shards that a dataset version has and lacks, by split."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ class SplitDescription:
     """None while it is unknown how many there will be."""
     accepted: int
     missing: tuple[str, ...]
-    """Names of shards that have not come or were rejected, and what else is missing, in words."""
+    """Names of missing and rejected shards, and descriptions of anything else that is missing."""
     unlisted: tuple[str, ...]
-    """Files that are no part of the version, because its list does not name them."""
+    """Files that do not belong to the version, because its list does not name them."""
     rejected: tuple[ShardRecord, ...]
     num_rejected: int
     verdicts: tuple[ShardRecord | None, ...]
-    """The verdict on each shard, in their order; None where there is none yet."""
+    """The verdict on each shard, in their order; None if there is none yet."""
     size_bytes: int
     """Size of the accepted shards; ``statistics`` cover the same shards."""
     statistics: ShardStatistics
@@ -58,12 +58,12 @@ class SplitSketch:
 
 
 def missing_shards(pipeline: Pipeline, version: DatasetVersion, services: IngestServices | RunServices) -> list[str]:
-    """Return the names of shards that keep a version open, and what else does, in words."""
+    """Return the names of shards that keep a version open, and other reasons, in words."""
     return [name for state in layout_of(pipeline, version, services).splits() for name in state.missing]
 
 
 def refusal_messages(version: DatasetVersion, ledger: HistoryLedger) -> tuple[str, ...]:
-    """Return what was found wrong with a version as a set."""
+    """Return the problems of a version's set."""
     refusal = last_refusal(version, ledger)
     return () if refusal is None else tuple(refusal.details.get("messages", ()))
 
@@ -71,7 +71,7 @@ def refusal_messages(version: DatasetVersion, ledger: HistoryLedger) -> tuple[st
 def split_descriptions(
     pipeline: Pipeline, version: DatasetVersion, services: IngestServices | RunServices
 ) -> Iterator[SplitDescription]:
-    """Yield what there is of each split that the pipeline requires."""
+    """Yield a description of each split that the pipeline requires."""
     requirements = pipeline.data.requirements()
     for state in layout_of(pipeline, version, services).splits():
         yield _split(state, requirements)
@@ -116,7 +116,7 @@ def split_sketches(
 
 
 def merged_statistics(rows: Iterable[ShardRecord]) -> ShardStatistics:
-    """Merge what validation saw; a shard whose statistics the ledger had to cut only counts its records."""
+    """Merge statistics; a shard whose statistics were too large for the ledger only adds its record count."""
     total = ShardStatistics()
     for row in rows:
         if "features" in row.statistics:

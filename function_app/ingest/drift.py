@@ -1,4 +1,4 @@
-"""Drift: compare a closing's data with those that the current model was trained on, once for each closing."""
+"""Drift: compare a closing's data with the data of the current model, once for each closing."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from shard_validation import Drift, VersionStatistics, measure_drift
 from shared.manifest import ManifestError
 
 _Services = IngestServices | RunServices
-"""A closing asks, and so does a later one that finds it without a run."""
+"""Maximum comparisons: by the closing, and by later ones that find it without a run."""
 MAX_RUNS = 1000
 """Runs of a dataset that are searched for the current model."""
 MAX_LISTED = 50
 BLOCKED, WARNED, MEASURED = "drift_blocked", "drift_warned", "drift_measured"
-"""What was decided; the first two are outcomes of notifications too."""
+"""Possible decisions; the first two are also outcomes of notifications."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Comparison:
-    """A closing, the run whose model is the current one, and how far their data differ."""
+    """A closing, the run of the current model, and the differences of their data."""
 
     generation: Generation
     trained: RunRecord
@@ -36,7 +36,7 @@ class _Comparison:
 
     @property
     def decision(self) -> str:
-        """What follows from the comparison."""
+        """The decision that the comparison leads to."""
         if self.drift.blocks:
             return BLOCKED
         return WARNED if self.drift.reasons else MEASURED
@@ -69,8 +69,8 @@ class _Comparison:
 def is_blocked_by_drift(pipeline: Pipeline, generation: Generation, services: _Services) -> bool:
     """Whether a closing must not start a run by itself; people may still request one.
 
-    The first finding stands even when another model is registered later, so that people get one message for each
-    closing. When a pipeline no longer blocks, the closings that it had blocked are trained on.
+    The first finding stays even if another model is registered later, so people get one message for each closing. If
+    a pipeline no longer blocks, the closings that it had blocked are trained on.
     """
     action = pipeline.data.drift.action
     if action == "ignore":
@@ -84,7 +84,7 @@ def is_blocked_by_drift(pipeline: Pipeline, generation: Generation, services: _S
 
 @dataclass(frozen=True, kw_only=True)
 class DriftFindings:
-    """The drift of a closing; empty where there was no model to compare it with."""
+    """The drift of a closing; empty if there was no model to compare with."""
 
     trained_on: str | None = None
     """The dataset version that the current model of that time was trained on."""
@@ -95,7 +95,7 @@ class DriftFindings:
 
 
 def drift_findings(generation: Generation, services: _Services) -> DriftFindings:
-    """Return what is on record of a closing's drift."""
+    """Return the recorded drift of a closing."""
     findings = _findings(generation, services) or {}
     return DriftFindings(
         trained_on=findings.get("trained_on"),

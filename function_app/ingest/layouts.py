@@ -1,8 +1,8 @@
-"""When a version is whole, by its layout: one class for each way, with the same questions.
+"""When a version is complete: one class for each layout, with the same interface.
 
-Names ``-of-N`` say how many shards there are. Files of any names are whole when a marker says so: every file that
-storage lists has an accepted verdict on its current content, and none is newer than the marker for it. Both are
-questions to what lies in storage, so the order of events, duplicates and lost ones change nothing.
+Names ``-of-N`` say how many shards there are. Files with any names are complete when a marker says so: every file
+that storage lists has an accepted verdict on its current content, and none is newer than its marker. Both checks read
+storage, so the order, duplication and loss of events do not matter.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from function_app.services import IngestServices, RunServices
 logger = logging.getLogger(__name__)
 
 _Sizes = Mapping[str, Sequence[int]]
-"""Split → how many accepted verdicts each of its buckets has once the version is whole."""
+"""Split → how many accepted verdicts each of its buckets has once the version is complete."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SplitState:
-    """What there is of a split, and what keeps it from being whole."""
+    """The state of a split, and what keeps it incomplete."""
 
     split: str
     num_shards: int | None
@@ -36,40 +36,40 @@ class SplitState:
     missing: list[str]
     """Shards without an accepted verdict, by name, and what else is missing, in words."""
     unlisted: Sequence[str] = ()
-    """Files in storage that are no part of the version, because its list does not name them."""
+    """Files in storage that do not belong to the version, because its list does not name them."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Whole:
-    """What a closing of a whole version is of."""
+    """The content of a complete version, for its closing."""
 
     shards: list[ShardRecord]
     """With their indices, by split and index."""
     guess: str | None = None
-    """What the wholeness is guessed from; None where it is known."""
+    """Evidence from which completeness is guessed; None if it is known."""
     table_version: int | None = None
     """The version of a Delta table; None for other layouts."""
     is_rearranged: bool = False
-    """Whether the records are those of the closing before, in other files."""
+    """Whether it has the same records as the previous closing, in other files."""
     is_newest: bool = True
-    """Whether it is known of no later version of the table."""
+    """Whether no later version of the table is known."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class VersionLayout(ABC):
-    """A version as its layout sees it."""
+    """A version and its layout."""
 
     pipeline: Pipeline
     version: DatasetVersion
     services: IngestServices | RunServices
     after: int | None = None
-    """Up to which version of a Delta table nothing more can be closed; None for other layouts."""
+    """The version of a Delta table up to which nothing more can be closed; None for other layouts."""
 
     @abstractmethod
     def may_be_last(self, shard: ShardRecord, accepted: int | None, written_at: datetime) -> bool:
-        """Whether an accepted shard may have been the last one. O(1) operations: every verdict asks.
+        """Whether an accepted shard may have been the last one. O(1) operations, because every verdict calls it.
 
-        ``accepted`` is its bucket's counter, where it is known; ``written_at`` is when its content was uploaded.
+        ``accepted`` is its bucket's counter, if it is known; ``written_at`` is when its content was uploaded.
         """
 
     def may_be_whole_without(self, shard: ShardRecord, replaced: ShardRecord | None) -> bool:
@@ -82,11 +82,11 @@ class VersionLayout(ABC):
 
     @abstractmethod
     def may_be_whole(self) -> bool:
-        """Whether it is worth to read all verdicts."""
+        """Whether reading all verdicts is worthwhile."""
 
     @abstractmethod
     def whole(self, rows: Iterable[ShardRecord]) -> Whole | None:
-        """Return what a closing would be of; None if the version is not whole."""
+        """Return the content for a closing; None if the version is incomplete."""
 
     @abstractmethod
     def splits(self) -> Iterator[SplitState]:
@@ -102,10 +102,10 @@ class VersionLayout(ABC):
 
 
 class NamedVersion(VersionLayout):
-    """Shards whose names end in ``-of-N``: whole with all indices of every split."""
+    """Shards whose names end in ``-of-N``: complete with all indices of every split."""
 
     def may_be_last(self, shard: ShardRecord, accepted: int | None, written_at: datetime) -> bool:
-        """See VersionLayout. Only a shard that fills its bucket has the other buckets read."""
+        """See VersionLayout. The other buckets are read only if this shard fills its own."""
         del written_at
         if accepted is None:
             accepted = self.services.ledger.accepted_in_bucket(self.version, shard.split, shard.bucket)
@@ -115,7 +115,7 @@ class NamedVersion(VersionLayout):
         """See VersionLayout."""
         sizes, splits = self.services.ledger.split_sizes(self.version), self.pipeline.data.splits
         if not splits or any(split not in sizes for split in splits):
-            return False  # synthetic data have no splits: no upload closes a version
+            return False  # synthetic data have no splits, so no upload closes a version
         return self.are_full({
             split: tuple(_size_of(bucket, sizes[split]) for bucket in range(min(NUM_BUCKETS, sizes[split])))
             for split in splits
@@ -141,7 +141,7 @@ class NamedVersion(VersionLayout):
             size = sizes.get(split)
             own = [row for row in rows if row.split == split and row.num_shards == size]
             accepted = {row.index for row in own if row.state is ShardState.ACCEPTED}
-            missing = [f"{split}-*: no shard of this split has come yet"]
+            missing = [f"{split}-*: no shard of this split has arrived yet"]
             if size is not None:
                 missing = [f"{split}-{n:05d}-of-{size:05d}" for n in range(size) if n not in accepted]
             yield SplitState(split=split, num_shards=size, rows=own, missing=missing)
@@ -161,7 +161,7 @@ def _size_of(bucket: int, num_shards: int) -> int:
 def layout_of(
     pipeline: Pipeline, version: DatasetVersion, services: IngestServices | RunServices, after: int | None = None
 ) -> VersionLayout:
-    """Return a version as the layout of its pipeline sees it; see `VersionLayout.after`."""
+    """Return a version with the layout of its pipeline; see `VersionLayout.after`."""
     kinds: dict[str, type[VersionLayout]] = {"names": NamedVersion}
     if pipeline.data.layout.has_any_names:
         from function_app.ingest.list_layout import ListVersion

@@ -1,8 +1,8 @@
-"""Versions whose files a list names: whole when every listed file is accepted and is as the list states.
+"""Versions with a list of files: complete when every listed file is accepted and matches the list.
 
-What the list states is compared with the verdicts whenever one of the two is new: at the verdict, at the list's event
-and in the sweep. A file that differs gets a rejection of its own, which a list that agrees takes back. The closing
-compares once more, so events in any order lead to the same.
+The list is compared with the verdicts whenever one of the two is new: at the verdict, at the list's event and in the
+sweep. A file that differs is rejected; a list that agrees later reverts that rejection. The closing compares again,
+so the order of events does not matter.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ from shard_validation.file_lists import (
 from shared.shard_names import ShardName
 
 MAX_KEPT_LISTS = 2
-"""Lists that a process keeps: every verdict is compared with one, and one may name 100,000 files."""
+"""Maximum lists in memory: every verdict is compared with one, and one may name 100,000 files."""
 MAX_PROBLEMS = 5
-"""Problems of a list that are named at once."""
+"""Maximum problems of a list that are reported at once."""
 
 _Read = TypeVar("_Read")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Compared(Listing):
-    """What storage lists, beside what the version's list states. ``files`` are those that the list names."""
+    """What storage lists, together with what the version's list states. ``files`` are those that the list names."""
 
     stated: FileList | None = None
-    """None where there is no list, or none that can be read."""
+    """None if there is no list or it cannot be read."""
     problems: Sequence[str] = ()
-    """What is wrong with the list itself, in words."""
+    """Problems of the list itself, in words."""
     absent: Sequence[ShardName] = ()
     """Listed files that are not in storage."""
     others: Sequence[StoredFile] = ()
@@ -53,7 +53,7 @@ class Compared(Listing):
 
     @property
     def newer(self) -> list[str]:
-        """Files that were written after the list, which states no checksum of them."""
+        """Files that were written after the list and have no checksum in it."""
         if self.stated is None or "" not in self.markers:
             return []
         written_at, stated = self.markers[""].last_modified, self.stated.files
@@ -65,10 +65,10 @@ class Compared(Listing):
 
 
 class ListVersion(ListedVersion[Compared]):
-    """Files of any names, whole when all that a list names are there and as it states.
+    """Files with any names, complete when all files in a list are present and match it.
 
-    When the list comes, it is noted with which counters the version is whole, so that a verdict after it only
-    compares its own, see MarkedVersion.
+    When the list arrives, the counters of the complete version are noted, so a later verdict only compares its own;
+    see MarkedVersion.
     """
 
     list_meaning = "the list of the version's files"
@@ -84,7 +84,7 @@ class ListVersion(ListedVersion[Compared]):
         try:
             stated = None if note is None else self._noted_list(note)
         except (FileListError, ServiceUnavailableError):
-            return False  # it was replaced: the event of the new list, or the sweep, compares everything
+            return False  # the list was replaced: its event, or the sweep, compares everything
         if note is None or stated is None:
             return False
         if self._settle(shard, stated):
@@ -120,7 +120,7 @@ class ListVersion(ListedVersion[Compared]):
         return note, listing.is_settled and not listing.absent
 
     def _note_of(self, listing: Compared) -> dict[str, Any]:
-        """Return by what a later verdict finds the list again."""
+        """Return the note by which a later verdict finds the list."""
         facts = listing.markers[""]
         return {"list": facts.etag, "size_bytes": facts.size_bytes, "written_at": facts.last_modified.isoformat()}
 
@@ -150,11 +150,11 @@ class ListVersion(ListedVersion[Compared]):
         return self._compared(self._found(rows))
 
     def _found(self, rows: Iterable[ShardRecord]) -> Listing:
-        """Return what storage lists; a verdict without the digests that a list may state counts for none."""
+        """Return what storage lists; a verdict without the digests that a list may state is ignored."""
         return self._in_storage(row for row in rows if was_judged_for(row, self.pipeline.data.layout))
 
     def _stated(self, found: Listing) -> FileList | None:
-        """Return the list; None where there is none. Raises FileListError."""
+        """Return the list; None if there is none. Raises FileListError."""
         return self._read(found.markers[""]) if "" in found.markers else None
 
     def _compared(self, found: Listing) -> Compared:
@@ -187,7 +187,7 @@ class ListVersion(ListedVersion[Compared]):
         )
 
     def _wrong_totals(self, files: Sequence[StoredFile], stated: FileList) -> Iterator[str]:
-        """Yield the splits whose files are all accepted and together are not as the list states."""
+        """Yield the splits whose files are all accepted but whose totals differ from the list."""
         for split in self.pipeline.data.splits:
             rows = [file.accepted for file in files if file.split == split and not file.is_left_out]
             accepted = [row for row in rows if row is not None]
@@ -196,9 +196,9 @@ class ListVersion(ListedVersion[Compared]):
                 yield from [problem] if problem else ()
 
     def _sizes(self, listing: Compared, rows: Sequence[ShardRecord]) -> dict[str, list[int]]:
-        """Return the counters of the whole version: the listed files, and others that were accepted.
+        """Return the counters of the complete version: the listed files, and others that were accepted.
 
-        Verdicts are counted in the split that paths say, see Layout.shard.
+        Verdicts are counted in the split of their path, see Layout.shard.
         """
         layout, splits = self.pipeline.data.layout, self.pipeline.data.splits
         names = [file.name for file in listing.files if not file.is_left_out] + [file.name for file in listing.absent]
@@ -218,7 +218,7 @@ class ListVersion(ListedVersion[Compared]):
         return any(settled)
 
     def _settle(self, row: ShardRecord, stated: FileList) -> bool:
-        """Reject an accepted shard that differs from the list, or accept one that does no longer; True if either."""
+        """Reject an accepted shard that differs from the list, or accept one that no longer does; True if either."""
         is_by_list = is_rejected_by_list(row)
         if row.state is not ShardState.ACCEPTED and not is_by_list:
             return False
@@ -227,7 +227,7 @@ class ListVersion(ListedVersion[Compared]):
             return False
         place = shard_place(f"{self.version}/{row.name}", self.services.pipelines)
         state = ShardState.ACCEPTED if reason is None else ShardState.REJECTED
-        # The notification comes first, as with other rejections: a recorded verdict is not repeated.
+        # The notification is written first, as for other rejections, because a recorded verdict is not repeated.
         is_first = reason is not None and add_first_rejection(place, [reason], self.services, etag=row.etag)
         reasons = () if reason is None else (reason,)
         self.services.ledger.record_shard(
@@ -241,18 +241,18 @@ class ListVersion(ListedVersion[Compared]):
 
     # -- reading the list --------------------------------------------------------------------------------------
     def _kept(self, key: tuple[str, str], read: Callable[[], _Read]) -> _Read:
-        """Return a list with this path and content, read now or before."""
+        """Return a list with this path and content, from memory if possible."""
         kept: dict[tuple[str, str], Any] = self.services.kept_lists
         found: _Read | None = kept.get(key)
         if found is None:
             found = read()
             for old in list(kept)[: len(kept) + 1 - MAX_KEPT_LISTS]:
-                kept.pop(old, None)  # another thread may have done it
+                kept.pop(old, None)  # another thread may have read it
             kept[key] = found
         return found
 
     def _noted_list(self, note: Mapping[str, Any]) -> FileList | None:
-        """Return the list of a note, None if it is another one now. Raises FileListError, ServiceUnavailableError."""
+        """Return the list of a note, None if it was replaced. Raises FileListError, ServiceUnavailableError."""
         return self._read(
             BlobFacts(
                 path=f"{self.version}/{self.pipeline.data.layout.manifest}",
@@ -263,14 +263,14 @@ class ListVersion(ListedVersion[Compared]):
         )
 
     def _is_late(self, name: str, written_at: datetime, stated: FileList, note: Mapping[str, Any]) -> bool:
-        """Whether a file was written after the list, which states no checksum of it."""
+        """Whether a file was written after the list and has no checksum in it."""
         file = stated.files.get(name)
         is_found = file is None and stated.find is not None
         is_unsure = is_found or (file is not None and not file.checksums)
         return is_unsure and written_at > datetime.fromisoformat(note["written_at"])
 
     def problems_of(self, stated: FileList) -> list[str]:
-        """Return why the files cannot be read although they are as the list states."""
+        """Return why the files cannot be read although they match the list."""
         del stated
         return []
 
@@ -281,7 +281,7 @@ class ListVersion(ListedVersion[Compared]):
         return self._kept(key, lambda: read_file_list(name, self._content(facts, MAX_LIST_BYTES)))
 
     def _content(self, facts: BlobFacts, max_bytes: int) -> bytes:
-        """Return the content of a blob, or its beginning, which is too long. Raises ServiceUnavailableError."""
+        """Return a blob's content; a larger blob is cut just above the limit. Raises ServiceUnavailableError."""
         try:
             source = self.services.shards.open(facts)
             return source.read(0, min(facts.size_bytes, max_bytes + 1)) if facts.size_bytes else b""
@@ -290,7 +290,7 @@ class ListVersion(ListedVersion[Compared]):
 
 
 def as_stated(file: StoredFile, stated: FileList) -> StoredFile:
-    """Return a file with the verdict that it has beside the list."""
+    """Return a file with its verdict after comparison with the list."""
     row = file.row
     if row is None or row.etag != file.facts.etag:
         return file
@@ -309,7 +309,7 @@ def _difference(row: ShardRecord, stated: FileList) -> Reason | None:
 
 
 def _sizes_of(accepted: Sequence[ShardRecord]) -> tuple[int, ...]:
-    """Return the bytes of all records and of all files; nothing where the ledger does not know the former."""
+    """Return the bytes of all records and of all files; nothing if the ledger lacks the former."""
     sizes = [row.statistics.get("num_bytes") for row in accepted]
     known = [size for size in sizes if isinstance(size, int)]
     return (sum(known), sum(row.size_bytes for row in accepted)) if len(known) == len(sizes) else ()

@@ -56,7 +56,7 @@ class Listing:
     """What storage lists of a version, beside the verdicts."""
 
     files: list[StoredFile]
-    """In the order of their names; one more than `MAX_FILES` where there are too many."""
+    """In the order of their names; one more than `MAX_FILES` if there are too many."""
     markers: Mapping[str, BlobFacts]
     """Folder within the version → its marker; for a Delta table, path within the version → file of its log."""
 
@@ -215,7 +215,7 @@ class ListedVersion(VersionLayout, Generic[L]):
 class MarkedVersion(ListedVersion[Listing]):
     """Files of any names, whole when a marker says so.
 
-    When a marker comes, it is noted with which counters the version is whole, so that a verdict after it only
+    When a marker comes, it is noted with which counters the version is complete, so that a verdict after it only
     compares its own. The note is written before the counters are read, and a verdict before the note is read: one of
     the two handlers sees that the version is whole. A file without records counts until its verdict, which has
     everything noted again. Where no handler sees it, because files were deleted, the sweep does.
@@ -328,7 +328,7 @@ class QuietVersion(ListedVersion[Listing]):
             yield f"{quiet} without a change{at}, from which it is guessed that all files have come"
 
     def _quiet_until(self, listing: Listing) -> datetime | None:
-        """Return when the files will not have changed for long enough; None where they have changed just now."""
+        """Return when the files will not have changed for long enough; None if they have changed just now."""
         note = self._noted()
         if note is None or note["files"] != digest_of(file.facts for file in listing.files):
             return None

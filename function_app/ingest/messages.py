@@ -124,7 +124,7 @@ def _handle_taken(message: QueuedMessage, services: IngestServices) -> None:
 
 
 def _handle_all(queue: str, body: bytes | str, services: IngestServices, *, num_deliveries: int) -> None:
-    """Handle the uploads of a message. Where one fails or takes long, it and the rest become single messages."""
+    """Handle the uploads of a message. If one fails or takes long, it and the rest become single messages."""
     uploads = read_uploads(body, num_deliveries=num_deliveries)
     give_way = services.turns.give_way if queue == SHARD_UPLOADED_BULK else lambda: None
     if len(uploads) == 1:
@@ -200,7 +200,7 @@ def _are_recorded(group: Sequence[FirstVerdict], services: IngestServices) -> bo
 
 
 def _has_waited(inserted_at: datetime | None, services: IngestServices) -> bool:
-    """Whether a message lay in its queue for some time, and so will those behind it. Yes where that is unknown."""
+    """Whether a message lay in its queue for some time, and so will those behind it. Yes if that is unknown."""
     if inserted_at is None:
         return True
     inserted_at = inserted_at if inserted_at.tzinfo else inserted_at.replace(tzinfo=UTC)

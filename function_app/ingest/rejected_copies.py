@@ -18,7 +18,7 @@ from shared.errors import LandfallError
 def keep_rejected(place: ShardPlace, facts: BlobFacts, verdict: ShardVerdict, services: IngestServices) -> None:
     """Copy a rejected shard and write its reasons beside the copy. Safe to repeat.
 
-    A copy that fails is recorded in the history and does not delay the verdict. Raises SourceError where the shard
+    A copy that fails is recorded in the history and does not delay the verdict. Raises SourceError if the shard
     has changed since it was judged.
     """
     container = place.pipeline.quarantine

@@ -32,7 +32,7 @@ OF_SETS = "set_"
 def add_first_rejection(
     place: ShardPlace, reasons: Sequence[Reason], services: NotifyServices, *, etag: str = "", occasion: str = ""
 ) -> bool:
-    """Write the notification of a version's first rejected shard to the outbox; True where it is the first.
+    """Write the notification of a version's first rejected shard to the outbox; True if it is the first.
 
     ``occasion`` sets a file apart that has no verdict of its own, which no summary would name.
     """

@@ -2,7 +2,7 @@
 
 One listing for a version, not one request for each shard. An ETag changes with every write, so a shard whose ETag is
 that of its verdict has the content that was judged, and equal ETags at the submission and at the end of a run mean
-that nothing was written in between. Where files may have any names, others may come to lie beside a run's shards: a
+that nothing was written in between. If files may have any names, others may come to lie beside a run's shards: a
 user's script that reads the whole folder would train on them too, so for it they count as a change.
 """
 
@@ -49,13 +49,13 @@ class StoredShards:
     added: tuple[str, ...] = ()
     """Names of shards that are not in the manifest, where the run's script may read them."""
     etags: str = ""
-    """Digest of the names and ETags of the shards that a run may read; empty where there are none."""
+    """Digest of the names and ETags of the shards that a run may read; empty if there are none."""
     written_at: datetime | None = None
     """When the last of a run's shards was written."""
 
     @property
     def problem(self) -> str | None:
-        """What differs, in words; None where nothing does."""
+        """What differs, in words; None if nothing does."""
         return _in_words(
             {
                 "deleted": [row.name for row in self.gone],
@@ -131,7 +131,7 @@ class _Differences:
 
 
 def written_since_submission(run: RunRecord, services: RunServices) -> str | None:
-    """Return which of a run's shards were written or deleted since its submission; None where none was."""
+    """Return which of a run's shards were written or deleted since its submission; None if none was."""
     try:
         shards = _shards(run, services)
     except _ManifestGoneError as error:
@@ -205,7 +205,7 @@ def listing_mark(version: DatasetVersion) -> str:
 
 
 def read_manifest(path: str, documents: DocumentStore) -> Manifest:
-    """Return the manifest of a closing. Raises ManifestError where it cannot be read."""
+    """Return the manifest of a closing. Raises ManifestError if it cannot be read."""
     try:
         return Manifest.from_json(documents.read(path, max_bytes=MAX_MANIFEST_BYTES) or b"")
     except DocumentTooLargeError as error:

@@ -1,8 +1,8 @@
 """Versions that are Delta tables: each commit of the table's log is a list of files, and closes once.
 
-Commits close in their order, whatever order events come in. One is passed over when it can never be whole because of
-a file that a later commit removes: the file was rejected, or is not in storage, where Delta's writers put files
-before the commit that names them. With several commits at once, only the newest of them starts a run.
+Commits close in the order of the log, whatever the order of events. A commit is skipped if it can never be complete
+because of a file that a later commit removes: the file was rejected, or is not in storage (Delta writers write files
+before the commit that names them). If several commits close at once, only the newest starts a run.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class TableOfVersion(ListVersion):
 
 @dataclass(frozen=True, kw_only=True)
 class _Outlook:
-    """Whether commits can still become whole, by what lies in storage and its verdicts."""
+    """Whether commits can still become complete, by what lies in storage and its verdicts."""
 
     table: TableOfVersion
     stored: Mapping[str, StoredFile]
@@ -115,7 +115,7 @@ class _Outlook:
     """Name of a file → its split, as far as it was looked up."""
 
     def is_passed_over(self, state: TableVersion, newest: Mapping[str, StatedFile]) -> bool:
-        """Whether a commit can never be whole, although a later one may; or was looked at before."""
+        """Whether a commit can never be complete, although a later one may; or was looked at before."""
         if state.problems or (self.table.after is not None and state.version <= self.table.after):
             return True
         with_records = set[str | None]()

@@ -1,7 +1,7 @@
 """Shards that take longer than one execution may: validated in slices, and continued by the next message.
 
 A checkpoint is stored after every slice, so an instance that is recycled loses at most one slice: its message is
-delivered again, and the next handler resumes. Content that changes meanwhile has no checkpoint. Where validation
+delivered again, and the next handler resumes. Content that changes meanwhile has no checkpoint. If validation
 cannot pause (the state of a decompressor cannot be stored), the shard is validated in one go, and rejected where an
 execution of its own is too short: no further try would get any further.
 """
@@ -39,7 +39,7 @@ belong to a shard that cannot be paused; it is left alone for as long as an exec
 def validate_in_slices(
     place: ShardPlace, facts: BlobFacts, begun: StoredCheckpoint, services: IngestServices
 ) -> ShardVerdict | None:
-    """Resume a long validation. None where the time budget ended first: a message then continues it."""
+    """Resume a long validation. None if the time budget ended first: a message then continues it."""
     try:
         return _slices(place, facts, begun, services)
     except (ValueError, KeyError, TypeError):
@@ -65,7 +65,7 @@ def is_under_way(place: ShardPlace, facts: BlobFacts, services: IngestServices) 
 
 
 def send_to_queue(place: ShardPlace, facts: BlobFacts, services: IngestServices) -> None:
-    """Have a shard validated by an execution of its own, resuming where the last one stopped."""
+    """Have a shard validated by a separate execution, resuming where the last one stopped."""
     stored = load_checkpoint(place, facts, services) or StoredCheckpoint()
     if stored.checkpoint is None:
         save_checkpoint(place, facts, stored, services)  # marks it as under way

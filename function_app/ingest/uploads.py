@@ -56,7 +56,7 @@ logger = logging.getLogger(__name__)
 
 
 def handle_upload(upload: Upload, services: IngestServices) -> None:
-    """Handle one event completely. Raises ServiceUnavailableError where it should be delivered again."""
+    """Handle one event completely. Raises ServiceUnavailableError if it should be delivered again."""
     if not _is_ours(upload, services):
         _pass_over(upload, services)
         return
@@ -99,9 +99,9 @@ def _span(upload: Upload, place: ShardPlace, services: IngestServices) -> Abstra
 
 
 def _checked_again(pipeline: Pipeline, version: DatasetVersion, services: IngestServices) -> str:
-    """Close a version that is whole with a file that is no shard, or passes with it; return what came of it."""
+    """Close a version that is complete with a file that is no shard, or passes with it; return what came of it."""
     closed = close_version(pipeline, version, services)
-    found = "not whole, or refused as a set" if closed is None else f"generation {closed.number}"
+    found = "not complete, or refused as a set" if closed is None else f"generation {closed.number}"
     return f"checked its version again: {found}"
 
 
@@ -116,7 +116,7 @@ class FirstVerdict:
 
 
 def first_verdict(upload: Upload, services: IngestServices) -> FirstVerdict | None:
-    """Judge a small shard without a look at its position; None where it is not simply accepted.
+    """Judge a small shard without a look at its position; None if it is not simply accepted.
 
     No verdict is recorded, so `handle_upload` may handle the event afterwards. It also handles the few shards that
     are traced, so that their spans say how long each step took.
@@ -145,7 +145,7 @@ def first_verdict(upload: Upload, services: IngestServices) -> FirstVerdict | No
 
 
 def record_first(group: Sequence[FirstVerdict], services: IngestServices) -> bool:
-    """Record the verdicts on shards of one split and bucket in one transaction, and close the version if it is whole.
+    """Record verdicts on shards of one split and bucket in one transaction, and close the version if it is complete.
 
     Where a position has a verdict after all, nothing is recorded and the answer is False.
     """
@@ -164,7 +164,7 @@ def record_first(group: Sequence[FirstVerdict], services: IngestServices) -> boo
 def judge_shard(
     place: ShardPlace, services: IngestServices, *, is_counted: bool = False, is_small: bool = False
 ) -> None:
-    """Bring the verdict on one position up to date with the store, and close the version if it is whole.
+    """Bring the verdict on one position up to date with the store, and close the version if it is complete.
 
     ``is_counted``: count the execution even for a short shard, in case the process dies. ``is_small``: the content
     is asked for together with the facts; a larger one than was thought is asked for again.
@@ -211,10 +211,10 @@ def _is_near_shards(path: str, services: IngestServices) -> bool:
 
 
 def _pass_over(upload: Upload, services: IngestServices) -> None:
-    """Leave an upload that matches no pipeline in service. The sweep finds it once its pipeline is mended."""
+    """Leave an upload that matches no pipeline in service. The sweep finds it once its pipeline is corrected."""
     dataset = upload.path.partition("/")[0]
     if upload.container == services.data_container and dataset in services.out_of_service:
-        reason = f"it is judged when the file is mended: {services.outage(dataset)}"
+        reason = f"it is judged when the file is corrected: {services.outage(dataset)}"
         services.history.record(upload.path, "upload_waits", reason)
         return
     # Counted by day, not by path: other writers in the account must not fill the ledger.
@@ -223,7 +223,7 @@ def _pass_over(upload: Upload, services: IngestServices) -> None:
 
 
 def _irrelevance(upload: Upload) -> str | None:
-    """Return why an event changes nothing; None where it may change something."""
+    """Return why an event changes nothing; None if it may change something."""
     if upload.event_type == CONTINUED:
         return None
     if upload.event_type != CREATED:
@@ -234,7 +234,7 @@ def _irrelevance(upload: Upload) -> str | None:
 
 
 def _verdict_on(place: ShardPlace, facts: BlobFacts, services: IngestServices, *, is_counted: bool) -> _Judged | None:
-    """Return the verdict on this content, from the ledger or new; None where there can be none."""
+    """Return the verdict on this content, from the ledger or new; None if there can be none."""
     known = services.ledger.shard(place.dataset_version, place.shard.split, place.shard.index)
     is_same = known is not None and (known.name, known.etag) == (place.shard.name, facts.etag)
     if known is not None and is_same and was_judged_for(known, place.pipeline.data.layout):
@@ -282,7 +282,7 @@ def _judge(
     services: IngestServices,
     begun: StoredCheckpoint | None = None,
 ) -> _Judged | None:
-    """Validate and record. Raises SourceChangedError where the content changed meanwhile."""
+    """Validate and record. Raises SourceChangedError if the content changed in the meantime."""
     try:
         verdict = _validate(place, facts, begun, services)
         if verdict is not None and not verdict.accepted:
@@ -355,7 +355,7 @@ def _suppress(path: str, reason: str, services: IngestServices, **details: str) 
 
 
 def claim_conflict(place: ShardPlace, services: IngestServices) -> str | None:
-    """Claim the N of ``-of-N`` for the shard's split; return why it conflicts with the claim, None where it does not.
+    """Claim the N of ``-of-N`` for the shard's split; return why it conflicts with the claim, None if it does not.
 
     The first shard of a split claims its N. A wrong first shard must not make a version's name unusable, so the store
     decides where a shard with another N arrives: while any shard with the claimed N exists, the claim stands and the

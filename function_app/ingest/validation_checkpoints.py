@@ -49,7 +49,7 @@ class StoredCheckpoint:
 
 
 def load_checkpoint(place: ShardPlace, facts: BlobFacts, services: IngestServices) -> StoredCheckpoint | None:
-    """Return where to resume; None where nothing is stored for this content and these requirements."""
+    """Return where to resume; None if nothing is stored for this content and these requirements."""
     content = services.documents.read(_path(place), max_bytes=MAX_CHECKPOINT_BYTES)
     if content is None:
         return None
@@ -74,7 +74,7 @@ def _understood(members: Mapping[str, Any], identity: Mapping[str, Any]) -> Stor
 
 
 def save_checkpoint(place: ShardPlace, facts: BlobFacts, reached: StoredCheckpoint, services: IngestServices) -> bool:
-    """Store a checkpoint in place of the blob's previous one; return False where it is too large."""
+    """Store a checkpoint in place of the blob's previous one; return False if it is too large."""
     members = {**vars(reached), "identity": _identity(place, facts), "saved_at": services.clock().isoformat()}
     content = json.dumps(members).encode()
     if len(content) > MAX_CHECKPOINT_BYTES:
@@ -152,5 +152,5 @@ def _uncount(place: ShardPlace, facts: BlobFacts, services: IngestServices) -> N
         if stored is not None and stored.num_starts:
             save_checkpoint(place, facts, replace(stored, num_starts=stored.num_starts - 1), services)
     except LandfallError:
-        # The store may be what failed. The original error goes on to the host, which delivers again.
+        # The store may be what failed. The original error continues to the host, which delivers again.
         logger.exception("the count of a validation could not be reverted", extra={"action": "count_failed"})

@@ -14,14 +14,14 @@ from function_app.notify.outbox import add_notifications, deliver
 from function_app.services import NotifyServices
 
 MAX_LOG_TAIL_CHARS = 4000
-"""Largest log tail of a notification; chat messages take no more."""
+"""Maximum length of the log in a notification, because chat services limit messages."""
 
 
 def notify_of_run(run: RunRecord, services: NotifyServices) -> bool:
     """Write and send the notifications of a run that has ended; True once all of them are sent."""
     pipeline = services.pipelines.get(run.dataset_version.dataset)
     if services.outage(run.dataset_version.dataset):
-        return False  # its recipients are not known until the file is mended
+        return False  # its recipients are not known until the file is corrected
     if pipeline is not None:
         add_notifications(
             pipeline.notify, subject=run.run_id, outcome=run.state, content=_content(run), services=services
@@ -30,7 +30,7 @@ def notify_of_run(run: RunRecord, services: NotifyServices) -> bool:
 
 
 def notify_of_progress(run: RunRecord, outcome: str, services: NotifyServices) -> bool:
-    """Write that a run was submitted or has started, for who follows progress; True where that is new."""
+    """Notify recipients of progress that a run was submitted or has started; True if that is new."""
     pipeline = services.pipelines.get(run.dataset_version.dataset)
     if pipeline is None:
         return False
@@ -56,7 +56,7 @@ def notify_of_progress(run: RunRecord, outcome: str, services: NotifyServices) -
 
 
 def _content(run: RunRecord) -> dict[str, Any]:
-    """Return what a recipient gets: facts for programs, and one text for people."""
+    """Return the content of a notification: members for programs, and one text for people."""
     return {
         "text": _text(run),
         "outcome": str(run.state),
@@ -97,7 +97,7 @@ def _text(run: RunRecord) -> str:
 
 
 def evidence_in_words(evidence: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what a registered version is beside the current one, and why it was not promoted."""
+    """Yield how a registered version compares with the current one, and why it was not promoted."""
     comparison = evidence.get("comparison")
     if comparison:
         yield str(comparison["words"])
@@ -106,7 +106,7 @@ def evidence_in_words(evidence: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _is_to_be_mended(run: RunRecord) -> bool:
-    """Whether the reason of the remedy says what a person has to do."""
+    """Whether the remedy's reason tells a person what to do."""
     return run.remedy == Remedy.QUARANTINE or run.failure_class in {*MENDABLE, FailureClass.PACKAGES}
 
 
@@ -123,7 +123,7 @@ def warn_once(
     content: Mapping[str, Any],
     services: NotifyServices,
 ) -> bool:
-    """Write a warning to the outbox, unless it was written on this occasion; True where this call did it.
+    """Write a warning to the outbox, at most once per occasion; True if this call wrote it.
 
     The sweep sends the outbox afterwards. ``content`` has a ``text``.
     """
@@ -138,7 +138,7 @@ def warn_once(
 
 
 def held_since(subject: str, name: str, services: NotifyServices, *, holds: bool, reason: str) -> datetime | None:
-    """Return since when a condition holds, None where it does not; the history records its begin and end."""
+    """Return since when a condition holds, or None; the history records its beginning and end."""
     over = f"{name}_over"
     lines = services.ledger.history(subject)
     last = next((line for line in reversed(lines) if line.action in (name, over)), None)

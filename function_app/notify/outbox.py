@@ -24,11 +24,11 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 MAX_AT_ONCE = 32
-"""Threads that send notifications; further recipients follow."""
+"""Threads that send notifications at the same time."""
 FIRST_PAUSE = timedelta(seconds=30)
 LONGEST_PAUSE = timedelta(hours=1)
 MAX_TRIES = 80
-"""After these, which take three days, a notification is a dead letter."""
+"""Maximum tries, about three days; then the notification becomes a dead letter."""
 DEAD_LETTERS = "notification"
 """The source of dead letters that are notifications."""
 
@@ -42,11 +42,10 @@ def add_notifications(
     content: Mapping[str, Any],
     services: NotifyServices,
 ) -> bool:
-    """Write one row for each recipient that hears of the outcome; rows that exist stay. Return whether one is new.
+    """Write one row for each recipient of the outcome; existing rows stay. Return whether one is new.
 
-    ``occasion`` tells equal outcomes apart. What comes in quiet hours waits for their end.
-
-    Texts of the content come from outside, and leave the system: they are stored without escapes and secrets.
+    ``occasion`` distinguishes equal outcomes. In quiet hours, rows wait for the end. Texts of the content are
+    untrusted and leave the system, so they are stored without terminal escapes and secrets.
     """
     content = safe_json(dict(content))
     is_new = False
@@ -70,18 +69,21 @@ def add_notifications(
 
 
 def deliver(subject: str, services: NotifyServices) -> bool:
-    """Send the notifications of one subject that are due; True where none is left."""
+    """Send the notifications of one subject that are due; True if none is left."""
     rows = services.ledger.notifications(subject)
-    rows.sort(key=lambda row: row.recipient in services.failing)  # one that does not answer takes its time
-    sent = services.at_once([partial(deliver_one, row, services) for row in rows])  # all: one holds up no other
-    # Two handlers may each send a part. Each looks again after its own last write, so the later one sees all of them.
+    rows.sort(key=lambda row: row.recipient in services.failing)  # the tries of a hanging recipient are slow
+    sent = services.at_once(
+        [partial(deliver_one, row, services) for row in rows]
+    )  # every recipient is tried, whatever the others do
+    # Two handlers may each send a part. Each reads the rows again after its last write, so the later one sees all
+    # sent.
     return all(sent) or all(row.is_settled for row in services.ledger.notifications(subject))
 
 
 def deliver_rest(services: NotifyServices) -> tuple[int, list[str]]:
-    """Send what is left, each recipient's in order; return how many were looked at, and what failed besides sending.
+    """Send the remaining rows, in order for each recipient; return their number, and failures other than sending.
 
-    A recipient that refuses one gets no other of this round: each may take its whole time limit.
+    After a failure, a recipient gets nothing more in this round, because each try may take its whole time limit.
     """
     waiting: dict[str, list[NotificationRecord]] = {}
     for row in services.ledger.unsent_notifications():
@@ -92,7 +94,7 @@ def deliver_rest(services: NotifyServices) -> tuple[int, list[str]]:
 
 
 def _deliver_rows(rows: Sequence[NotificationRecord], services: NotifyServices) -> tuple[int, list[str]]:
-    """Do the same for one recipient."""
+    """Send the due notifications of one recipient."""
     number, problems, is_tried = 0, list[str](), False
     for row in rows:
         if is_tried and row.recipient in services.failing:
@@ -108,26 +110,26 @@ def _deliver_rows(rows: Sequence[NotificationRecord], services: NotifyServices) 
 
 
 def in_threads(works: Sequence[Callable[[], T]]) -> list[T]:
-    """Do all of it at the same time, each in a thread of its own; return the results in order.
+    """Call a function for all items at the same time, each in its own thread; return the results in order.
 
-    Their spans are below the current one. Raises what the first one of them raised, after all have ended.
+    Their spans are children of the current one. Raises the first error after all threads have ended.
     """
     if len(works) <= 1:
         return [work() for work in works]
-    works = [partial(copy_context().run, work) for work in works]  # a thread begins without a current span
+    works = [partial(copy_context().run, work) for work in works]  # a new thread has no current span
     with ThreadPoolExecutor(max_workers=min(len(works), MAX_AT_ONCE), thread_name_prefix="notify") as threads:
         results = threads.map(lambda work: work(), works)
     return list(results)
 
 
 def is_due(row: NotificationRecord, services: NotifyServices) -> bool:
-    """Whether a notification may be sent by itself now."""
+    """Whether a notification may be sent now, outside a summary."""
     waits = row.not_before is not None and services.clock() < row.not_before
     return not waits and row.state in (NotificationState.PENDING, NotificationState.SENDING)
 
 
 def deliver_one(row: NotificationRecord, services: NotifyServices) -> bool:
-    """Send one notification if it is due and no other handler has claimed it; True where nothing is left to do."""
+    """Send one notification if it is due and no other handler has claimed it; True if nothing remains to do."""
     if row.is_settled:
         return True
     if not is_due(row, services):
@@ -162,7 +164,7 @@ def _send(claimed: NotificationRecord, services: NotifyServices) -> bool:
 
 
 def _postpone(claimed: NotificationRecord, problem: str, services: NotifyServices) -> bool:
-    """Leave a notification for a later try, or give it up after the last one; True where it is given up."""
+    """Schedule the next try of a notification, or give it up after the last one; True if it is given up."""
     tries = claimed.tries + 1
     if tries >= MAX_TRIES:
         _give_up(replace(claimed, tries=tries, last_error=problem[:1000]), services)
@@ -182,7 +184,7 @@ def _postpone(claimed: NotificationRecord, problem: str, services: NotifyService
 
 
 def _give_up(row: NotificationRecord, services: NotifyServices) -> None:
-    """Make a notification a dead letter, which a person may replay. The letter comes first: it is never lost."""
+    """Make a notification a dead letter for a person to replay. The letter is written first, so it is never lost."""
     now, payload = services.clock(), json.dumps({"subject": row.subject, "key": row.key})
     letter = DeadLetter(
         dead_letter_id=dead_letter_id(DEAD_LETTERS, payload),

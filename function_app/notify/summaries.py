@@ -1,7 +1,7 @@
-"""Summaries: what waited for the end of quiet hours, or comes as a flood, is sent as one notification.
+"""Summaries: notifications held back in quiet hours, or many at once, are sent as one notification.
 
-Each row is claimed for one summary before that is written, and the summary lists its rows; so a row is in one
-summary, whichever process dies and however many sweeps run.
+Each row is claimed for one summary before the summary is written, and the summary lists its rows. So each row is in
+exactly one summary, even if a process dies or several sweeps run.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from function_app.notify.outbox import is_due
 from function_app.services import NotifyServices
 
 MAX_GATHERED = 200
-"""Notifications of one summary; more become another one."""
+"""Maximum notifications in one summary; more are put into another one."""
 MAX_LISTED = 20
 MAX_ENTRY_CHARS = 300
 FLOOD = 5
-"""So many notifications that are due for one person at the same time are sent one by one; more are a flood."""
+"""If more than this many notifications are due for one person, they are summarised."""
 FOR_PEOPLE = "apprise:"
 
 
 def send_summaries(services: NotifyServices) -> None:
-    """Turn what waited for the end of quiet hours, and floods to people, into one notification for each recipient."""
+    """Turn held-back notifications, and large numbers for people, into one notification for each recipient."""
     rows = list(services.ledger.unsent_notifications())
     now = services.clock()
     for summary in sorted({row.summary for row in rows if row.state is NotificationState.GATHERED and row.summary}):
         gathered = [row for row in rows if row.summary == summary and row.state is NotificationState.GATHERED]
         if all(row.not_before is None or row.not_before <= now for row in gathered):
-            _go_on(summary, gathered, services)  # who gathered them died
+            _go_on(summary, gathered, services)  # the process that claimed them died
     if any(row.summary for row in rows):
-        rows = list(services.ledger.unsent_notifications())  # with those that were set free
+        rows = list(services.ledger.unsent_notifications())  # including the released rows
     for recipient in sorted({row.recipient for row in rows}):
         own = [row for row in rows if row.recipient == recipient]
         _gather([row for row in own if row.state is NotificationState.HELD and _is_over(row, services)], services)
@@ -50,7 +50,7 @@ def _is_over(row: NotificationRecord, services: NotifyServices) -> bool:
 
 
 def _gather(rows: Sequence[NotificationRecord], services: NotifyServices) -> None:
-    """Claim rows of one recipient for a summary, and write that; a single row is sent as it is."""
+    """Claim the rows of one recipient for a summary and write it; a single row is sent unchanged."""
     if len(rows) == 1:
         _save(replace(rows[0], state=NotificationState.PENDING, not_before=None), services)
         return
@@ -60,7 +60,7 @@ def _gather(rows: Sequence[NotificationRecord], services: NotifyServices) -> Non
         summary, lease = f"summary-{_digest(part[0].key)}", services.clock() + services.claim_lease
         first = _save(_claimed(part[0], summary, lease), services)
         if first is None:
-            continue  # another sweep is at it
+            continue  # another sweep does it
         claims = [first, *(_save(_claimed(row, summary, lease), services) for row in part[1:])]
         _tell(summary, [saved for saved in claims if saved is not None], services)
 
@@ -70,7 +70,7 @@ def _claimed(row: NotificationRecord, summary: str, lease: datetime) -> Notifica
 
 
 def _go_on(summary: str, rows: Sequence[NotificationRecord], services: NotifyServices) -> None:
-    """Finish a summary that was written; of one that was not, set its rows free, so that all of them make it."""
+    """Finish a summary that was written, or release the rows of one that was not, so they join the next one."""
     if services.ledger.notifications(summary):
         _tell(summary, rows, services)
         return
@@ -83,7 +83,7 @@ def _free(row: NotificationRecord, services: NotifyServices) -> None:
 
 
 def _tell(summary: str, rows: Sequence[NotificationRecord], services: NotifyServices) -> None:
-    """Write a summary, unless it is there, and settle its rows; those that it does not list wait for another one."""
+    """Write a summary if it is absent, and settle its rows; rows that it does not list wait for the next one."""
     if not services.ledger.notifications(summary):
         recipient, now = rows[0].recipient, services.clock()
         services.ledger.add_notification(
@@ -102,7 +102,7 @@ def _tell(summary: str, rows: Sequence[NotificationRecord], services: NotifyServ
         if _digest(row.key) in listed:
             sent = replace(row, state=NotificationState.SENT, sent_at=services.clock(), not_before=None)
             _save(sent, services)
-            text = f"{row.recipient} learns of {row.outcome} in {summary}"
+            text = f"{row.recipient} gets {row.outcome} in {summary}"
             services.history.record(row.subject, "notification_summed_up", text)
         else:
             _free(row, services)
@@ -131,7 +131,7 @@ def _digest(key: str) -> str:
 
 
 def _save(row: NotificationRecord, services: NotifyServices) -> NotificationRecord | None:
-    """Save a row; None where another handler changed it meanwhile."""
+    """Save a row; None if another handler changed it in the meantime."""
     try:
         return services.ledger.save_notification(row)
     except LedgerConflictError:

@@ -1,4 +1,4 @@
-"""A test message to the recipients of a pipeline: what each answers shows whether notifications would arrive."""
+"""Test messages to the recipients of a pipeline, to show whether notifications would arrive."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from function_app.services import RunServices
 from shared.errors import LandfallError
 
 PAUSE = timedelta(seconds=10)
-"""Between two tests of a pipeline, so that a script does not flood people."""
+"""Minimum time between two tests of a pipeline, so a script cannot flood people."""
 PATIENCE_S = 30.0
-"""After this time no further recipient is tried: the command line waits 60 s."""
-NOT_TRIED = "was not tried, since the others took too long; name it alone with --recipient"
+"""After this time no further recipient is tried, because the command line waits 60 s."""
+NOT_TRIED = "was not tried, because the others took too long; test it alone with --recipient"
 
 Trial = tuple[str, bool, str]
-"""A recipient, whether it took the message, and what it said."""
+"""A recipient, whether it accepted the message, and its response."""
 
 
 def try_recipients(dataset: str, only: str | None, services: RunServices) -> list[Trial]:
@@ -46,7 +46,7 @@ def _take_turn(dataset: str, services: RunServices) -> None:
     is_early = before is not None and now - datetime.fromisoformat(before) < PAUSE
     if is_early or not services.ledger.change_mark(name, before, now.isoformat()):
         raise TooSoonError(
-            f"the recipients of dataset {dataset} had a test less than {PAUSE.seconds} s ago; wait, then ask again"
+            f"the recipients of dataset {dataset} got a test less than {PAUSE.seconds} s ago; wait and try again"
         )
 
 

@@ -89,7 +89,7 @@ class CostModel:
     prices: Prices
     options: TrainingOptions
     pixels: int
-    """Height times width of an image as the network gets it; 0 where that is not known."""
+    """Height times width of an image as the network gets it; 0 if that is not known."""
 
     @property
     def is_of_reference(self) -> bool:

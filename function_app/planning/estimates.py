@@ -1,4 +1,4 @@
-"""Time and cost of a training on each number of nodes of a cluster, and which to take. Pure functions."""
+"""Time and cost of a training on each number of nodes of a cluster, and the recommended number. Pure functions."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Work:
     train_records: int
     validation_records: int
     pixels: int
-    """Height times width of an image as the network gets it; 0 where that is not known."""
+    """Height times width of an image as the network gets it; 0 if that is not known."""
 
     @property
     def is_own(self) -> bool:
@@ -62,10 +62,10 @@ class Site:
     cluster: Cluster
     machines: Machines
     price: float | None
-    """An hour of one node; None where neither clusters.yaml nor prices.yaml says it."""
+    """An hour of one node; None if neither clusters.yaml nor prices.yaml says it."""
     retired: str | None = None
     enough_for: int | None = None
-    """Nodes for which the region's quota is enough; None where that is not known."""
+    """Nodes for which the region's quota is enough; None if that is not known."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +84,7 @@ class Estimate:
     start_s: float = 0.0
     """From the submission to the start of the job: nodes start, and load the image."""
     run_s: float | None = None
-    """The job; None where nothing says how long it takes."""
+    """The job; None if nothing says how long it takes."""
     run_low_s: float | None = None
     run_high_s: float | None = None
     idle_s: float = 0.0
@@ -234,18 +234,22 @@ class OneNode:
         several, one = self.several, self.one
         texts = [
             f"{each.num_nodes} {'node' if each.num_nodes == 1 else 'nodes'} of {each.vm_size} ({each.num_ranks} "
-            f"processes) {(each.total_s or 0) / HOUR_S:.2f} h" + _money(each.cost, currency)
+            f"processes) {_time(each.total_s or 0)}" + _money(each.cost, currency)
             for each in (one, several)
         ]
         faster = (one.total_s or 0) <= (several.total_s or 0)
         cheaper = one.cost is None or several.cost is None or one.cost <= several.cost
         verdict = {
-            (True, True): "one node with more GPUs is faster, and costs no more",
-            (True, False): "one node with more GPUs is faster, and costs more",
-            (False, True): "one node with more GPUs is slower, and costs no more",
-            (False, False): "more nodes are faster, and cost less",
+            (True, True): "one node with more GPUs is faster and costs no more",
+            (True, False): "one node with more GPUs is faster but costs more",
+            (False, True): "one node with more GPUs is slower but costs no more",
+            (False, False): "more nodes are faster and cost less",
         }[faster, cheaper]
         return f"{verdict}: {texts[0]}, against {texts[1]}"
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds / 60:.1f} min" if seconds < 2 * HOUR_S else f"{seconds / HOUR_S:.2f} h"
 
 
 def _money(cost: float | None, currency: str) -> str:
@@ -255,7 +259,7 @@ def _money(cost: float | None, currency: str) -> str:
 def one_node(several: Estimate, estimates: Sequence[Estimate]) -> OneNode | None:
     """Return the one node to compare several nodes with: the cheapest with as many processes, or the largest.
 
-    None where there is no node with more than one process to compare with, or nothing is known of the time.
+    None if there is no node with more than one process to compare with, or nothing is known of the time.
     """
     if several.num_nodes == 1 or several.total_s is None:
         return None

@@ -82,9 +82,9 @@ def earlier_runs(dataset: str, services: RunServices) -> list[RunRecord]:
 
 
 def prediction(run: RunRecord, services: RunServices) -> dict[str, Any]:
-    """Return what is predicted of a run that was just submitted; empty where that cannot be said.
+    """Return what is predicted of a run that was just submitted; empty if that cannot be said.
 
-    Whatever goes wrong here, the run has been submitted, and that must be written down: the log has the problem.
+    Errors are only logged, because the run has been submitted and that must be recorded.
     """
     try:
         return _prediction(run, services)

@@ -1,4 +1,4 @@
-"""What was predicted of a run when it was submitted, what happened, and what earlier runs teach the next plan."""
+"""Predictions of runs at submission, their results, and what later plans learn from them."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class Expected:
 
 
 def expected(run: RunRecord) -> Expected | None:
-    """Return what was predicted of a run; None where nothing was."""
+    """Return what was predicted of a run; None if nothing was."""
     known = run.prediction
     if not all(_is_rate(known.get(name)) for name in ("run_s", "run_low_s", "run_high_s")):
         return None

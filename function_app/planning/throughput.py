@@ -1,4 +1,4 @@
-"""The time for a record, with an interval: fitted to earlier runs where there are any, otherwise from the cost model.
+"""The time for a record, with an interval: fitted to earlier runs if there are any, otherwise from the cost model.
 
 Pure functions. docs/plan.md has the formulas.
 """
@@ -38,7 +38,7 @@ class Observation:
     record_s: float
     """Seconds for one record with all processes at work."""
     job_s: float | None = None
-    """Seconds of the job besides its epochs; None where it was resumed."""
+    """Seconds of the job besides its epochs; None if it was resumed."""
     start_s: float | None = None
     """Seconds from the submission to the start."""
 
@@ -61,7 +61,7 @@ def pace(
     *,
     is_reference: bool,
 ) -> Throughput | None:
-    """Return the time for a record; None where neither runs nor figures say anything.
+    """Return the time for a record; None if neither runs nor figures say anything.
 
     ``model`` is the cost model; ``is_reference`` says that its figures were measured on this network.
     """

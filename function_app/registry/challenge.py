@@ -27,14 +27,14 @@ MAX_REASON_CHARS = 1000
 
 @dataclass(frozen=True, kw_only=True)
 class Challenge:
-    """What is known of a trained model beside the current one."""
+    """The comparison of a trained model with the current one."""
 
     version: str
     """The current model's, as is ``run_id``."""
     run_id: str
     metric: str | None
     difference: Interval | None
-    """By how much the trained model is better, negative where it is worse; None where that cannot be said."""
+    """How much better the trained model is, negative if it is worse; None if unknown."""
     num_examples: int
     of_examples: int
     """How many were evaluated; the first number is a sample of them."""
@@ -63,9 +63,9 @@ def own_intervals(run: RunRecord, report: TrainingReport, services: RunServices)
 def compare_with(
     current: ModelVersion, run: RunRecord, report: TrainingReport, register: Register, services: RunServices
 ) -> Challenge | None:
-    """Compare a trained model with the current one. None where the pipeline does not ask for it.
+    """Compare a trained model with the current one. None if the pipeline does not ask for it.
 
-    Raises GateError where the trained model is worse than the pipeline allows.
+    Raises GateError if the trained model is worse than the pipeline allows.
     """
     rule = register.compare
     metric = compared_metric(register)
@@ -122,7 +122,7 @@ def compared_metric(register: Register) -> str | None:
 
 
 def is_higher_better(metric: str, register: Register) -> bool:
-    """Whether more of a metric is better: its condition says so, otherwise its name."""
+    """Whether a higher value is better, from the metric's condition or otherwise its name."""
     for require in register.require:
         if require.metric == metric:
             return require.at_least is not None
@@ -134,7 +134,7 @@ def _oriented(interval: Interval, *, higher: bool) -> Interval:
 
 
 def _refuse_worse(compared: Challenge, rule: Compare) -> None:
-    """Raise GateError where the interval does not allow what the pipeline demands."""
+    """Raise GateError if the interval does not allow what the pipeline demands."""
     found = compared.difference
     if found is None:
         return

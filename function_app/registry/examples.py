@@ -1,4 +1,4 @@
-"""The results of each validation example that a run has left, and whether those of two runs can be paired.
+"""The results of each validation example of a run, and whether those of two runs can be paired.
 
 The file is written by a training, which may be a user's script: sizes, columns and values are bounded and checked.
 """
@@ -39,7 +39,7 @@ AUC = "auc"
 MAX_COLUMNS = 50
 MAX_TOTAL_DIGITS = 15
 MAX_DATA_BYTES = 512 << 20
-"""What the columns of a file take uncompressed."""
+"""Maximum uncompressed size of a file's columns."""
 TOLERANCE = 1e-3
 """Relative difference between a metric of the report and what the examples make up; areas come from histograms."""
 VALIDATION = "val_"
@@ -103,7 +103,7 @@ def read_examples(run: RunRecord, run_outputs: DocumentStore) -> ExampleResults:
     except DocumentTooLargeError as error:
         raise ExamplesError(str(error)) from error
     if content is None:
-        raise ExamplesError(f"run {run.run_id} left no results of each example: there is no {path}")
+        raise ExamplesError(f"run {run.run_id} has no results of each example: {path} does not exist")
     try:
         return parse_examples(content)
     except ExamplesError as error:
@@ -182,36 +182,36 @@ def _numbers(table: pa.Table, name: str) -> Values:
 
 
 def check_agrees(results: ExampleResults, metric: str, stated: float) -> None:
-    """Raise ExamplesError where results of all examples do not make up the metric that the report states."""
+    """Raise ExamplesError if results of all examples do not make up the metric that the report states."""
     if len(results.keys) < results.num_examples:
         return  # of a sample they only do about so
     found = results.interval(metric, 0).value if metric != VALIDATION + AUC else stated
     if abs(found - stated) > TOLERANCE * max(1.0, abs(stated)):
         raise ExamplesError(
-            f"the results of each example make up {metric} {found:.6g}, and the report says {stated:.6g}"
+            f"the results of each example give {metric} {found:.6g}, but the report says {stated:.6g}"
         )
 
 
 def check_same_examples(run: RunRecord, own: ExampleResults, other_run: RunRecord, other: ExampleResults) -> None:
-    """Raise ExamplesError where two runs were not evaluated on the same records of shards of the same names."""
+    """Raise ExamplesError if two runs were not evaluated on the same records of shards of the same names."""
     if own.shards != other.shards or not np.array_equal(own.keys, other.keys):
         raise ExamplesError(
-            f"they were evaluated on other examples: {len(own.keys)} in {len(own.shards)} shards by {run.run_id}, "
+            f"evaluated on different examples: {len(own.keys)} in {len(own.shards)} shards by {run.run_id}, "
             f"{len(other.keys)} in {len(other.shards)} shards by {other_run.run_id}"
         )
 
 
 def check_same_content(run: RunRecord, other: RunRecord, shards: tuple[str, ...], documents: DocumentStore) -> None:
-    """Raise ExamplesError where shards of the same names have another content: the manifests have their CRC32C."""
+    """Raise ExamplesError if shards of the same names have another content: the manifests have their CRC32C."""
     if run.fingerprint == other.fingerprint:
         return
     contents = [_contents(one, documents) for one in (run, other)]
     for name in shards:
         stated = [content.get(name) for content in contents]
         if None in stated:
-            raise ExamplesError(f"{name}, which an example is said to be in, is not in the manifests of both runs")
+            raise ExamplesError(f"{name}, the shard of an example, is not in the manifests of both runs")
         if stated[0] != stated[1]:
-            raise ExamplesError(f"the validation data differ: {name} has another content in {other.dataset_version}")
+            raise ExamplesError(f"the validation data differ: {name} has other content in {other.dataset_version}")
 
 
 def _contents(run: RunRecord, documents: DocumentStore) -> dict[str, tuple[int, str]]:

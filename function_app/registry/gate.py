@@ -25,22 +25,22 @@ MAX_SHOWN_CHARS = 50
 
 @dataclass(frozen=True, kw_only=True)
 class MetricsOnlyReport(TrainingReport):
-    """What a user's script logged to MLflow or printed, which wrote no report."""
+    """The metrics that a user's script without a report logged to MLflow or printed."""
 
     metrics_from: str
-    """As history and lineage say it."""
+    """The source, as history and lineage state it."""
 
 
 class GateError(LandfallError):
     """The report does not allow a registration; the message names each requirement and the value."""
 
     failure_class: FailureClass | None = None
-    """What is to blame, where it is neither the data nor the training."""
+    """The cause, if it is neither the data nor the training."""
 
     def __init__(self, message: str, *, comparison: Mapping[str, Any] | None = None) -> None:
         super().__init__(message)
         self.comparison = comparison
-        """What was found beside the current model, where that is the reason."""
+        """The comparison with the current model, if that is the reason."""
 
 
 class MissingMetricError(GateError):
@@ -50,7 +50,7 @@ class MissingMetricError(GateError):
 
 
 class MissingResourcesError(GateError):
-    """The report is of fewer ranks or nodes than were paid for, or of another device."""
+    """The report states fewer ranks or nodes than requested, or another device."""
 
     failure_class = FailureClass.MISSING_RESOURCES
 
@@ -60,7 +60,7 @@ class OtherDataError(GateError):
 
 
 def superseded_by(run: RunRecord, ledger: VersionLedger) -> str | None:
-    """Return which generation superseded the run's, for lineage and notification; None where it is the latest."""
+    """Return which generation superseded the run's, for lineage and notification; None if it is the latest."""
     latest = ledger.latest_generation(run.dataset_version)
     if latest is None or latest.number <= run.generation:
         return None
@@ -68,7 +68,7 @@ def superseded_by(run: RunRecord, ledger: VersionLedger) -> str | None:
 
 
 def check_superseded(run: RunRecord, register: Register, ledger: VersionLedger) -> str | None:
-    """Return the same. Raises GateError where the pipeline keeps such models unregistered."""
+    """Return which generation superseded the run's. Raises GateError if register.superseded is keep."""
     superseded = superseded_by(run, ledger)
     if superseded is not None and register.superseded == "keep":
         raise GateError(f"{superseded}, and register.superseded is keep")
@@ -78,7 +78,7 @@ def check_superseded(run: RunRecord, register: Register, ledger: VersionLedger) 
 def read_report(run: RunRecord, run_outputs: DocumentStore, jobs: JobService) -> TrainingReport:
     """Return the report of a completed run; without a file, of what a user's script logged to MLflow or printed.
 
-    Raises GateError where it is missing, damaged or about other data.
+    Raises GateError if it is missing, damaged or about other data.
     """
     spec = spec_from_json(run.spec)
     own = runs_own_script(spec.command)
@@ -87,7 +87,7 @@ def read_report(run: RunRecord, run_outputs: DocumentStore, jobs: JobService) ->
         text = run_outputs.read(path, max_bytes=MAX_REPORT_BYTES)
     except DocumentTooLargeError as error:
         raise GateError(str(error)) from error
-    missing = f"the job completed without a training report: there is no {path} in the runs container"
+    missing = f"the job completed without a training report: {path} does not exist in the runs container"
     if text is None:
         if own:
             return _without_file(run, spec, jobs, missing)
@@ -104,7 +104,7 @@ def read_report(run: RunRecord, run_outputs: DocumentStore, jobs: JobService) ->
 def report_as_far_as_there_is_one(run: RunRecord, run_outputs: DocumentStore, jobs: JobService) -> TrainingReport:
     """Return the report for a registration by a person: without metrics where a user's script left none.
 
-    Raises GateError where the report of Landfall's own training is missing or damaged, which states what was read.
+    Raises GateError if the report of Landfall's own training is missing or damaged, which states what was read.
     """
     try:
         return read_report(run, run_outputs, jobs)
@@ -114,7 +114,7 @@ def report_as_far_as_there_is_one(run: RunRecord, run_outputs: DocumentStore, jo
         spec = spec_from_json(run.spec)
         if not runs_own_script(spec.command):
             raise
-        return MetricsOnlyReport(**vars(_plain(run, spec)), metrics_from="nowhere: it left none that can be read")
+        return MetricsOnlyReport(**vars(_plain(run, spec)), metrics_from="nowhere: there is none that can be read")
 
 
 def _without_file(run: RunRecord, spec: JobSpec, jobs: JobService, missing: str) -> TrainingReport:
@@ -161,7 +161,7 @@ def _plain(run: RunRecord, spec: JobSpec) -> TrainingReport:
 
 
 def check_machines(run: RunRecord, report: TrainingReport) -> None:
-    """Raise MissingResourcesError where a report is not of the machines that the job asked for.
+    """Raise MissingResourcesError if a report is not of the machines that the job asked for.
 
     A user's script need report neither nodes nor device; both were checked before it was started.
     """
@@ -187,13 +187,13 @@ def _shown(stated: object) -> str:
 
 
 def check_contents(run: RunRecord, report: TrainingReport) -> None:
-    """Raise GateError where Landfall's own training did not compare the content of the shards with the manifest.
+    """Raise GateError if Landfall's own training did not compare the content of the shards with the manifest.
 
     A user's script need not: for it, the comparison of the shards in the container has to do.
     """
     if not report.contents_checked and not runs_own_script(spec_from_json(run.spec).command):
         raise GateError(
-            "the training did not compare the content of the shards with what was accepted: it is of an earlier "
+            "the training did not compare the shards with the accepted content, because it is an earlier "
             "version; deploy the current one, then train again"
         )
 
@@ -201,7 +201,7 @@ def check_contents(run: RunRecord, report: TrainingReport) -> None:
 def check_gate(pipeline: Pipeline | None, report: TrainingReport) -> Register:
     """Return what to register. Raises GateError naming every requirement that is not met.
 
-    Raises MissingMetricError where one of them can never be met, because the report has no such metric.
+    Raises MissingMetricError if one of them can never be met, because the report has no such metric.
     """
     if pipeline is None:
         raise GateError("the dataset no longer has a pipeline, so there are no requirements to check")
@@ -215,7 +215,7 @@ def check_gate(pipeline: Pipeline | None, report: TrainingReport) -> Register:
 
 
 def _throughput(pipeline: Pipeline, report: TrainingReport) -> str:
-    """Return the figure that a run on synthetic data is for."""
+    """Return the throughput, which is the result of a run on synthetic data."""
     if not pipeline.data.is_synthetic:
         return ""
     measured = "nothing was timed" if report.images_per_s is None else f"{report.images_per_s:.6g} images/s"

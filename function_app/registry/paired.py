@@ -1,8 +1,8 @@
-"""The paired bootstrap: by how much one model is better than another on the same examples, with an interval.
+"""The paired bootstrap: how much better one model is than another on the same examples, with an interval.
 
-Efron's bootstrap: the examples are drawn again with replacement, both models are judged on the same draw, and the
-middle 95 % of the differences are the interval. Drawing both models together takes out what makes an example hard for
-both, so far smaller differences show than by comparing two separate intervals.
+Efron's bootstrap: examples are resampled with replacement, both models are evaluated on the same sample, and the
+middle 95 % of the differences are the interval. Sampling both models together removes the difficulty that examples
+have for both, so it detects far smaller differences than comparing two separate intervals.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Scored:
 
 
 def seed_of(*names: str) -> int:
-    """Return a seed that follows from names: the same comparison has the same interval at each try."""
+    """Return a seed derived from names, so repeating a comparison gives the same interval."""
     return int.from_bytes(hashlib.sha256("\n".join(names).encode()).digest()[:8], "big")
 
 

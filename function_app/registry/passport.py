@@ -106,7 +106,7 @@ def model_file_path(run: RunRecord, name: str) -> str:
 def find_passport(model: str, version: str, services: RunServices) -> tuple[Passport, ModelRegistration]:
     """Return a model version's passport as it is stored, which may have been changed, and what the registry has.
 
-    Raises NotFoundError where there is none, PassportError where what is stored cannot be read.
+    Raises NotFoundError if there is none, PassportError where what is stored cannot be read.
     """
     registration = services.models.find(model, version)
     if registration is None:
@@ -131,7 +131,7 @@ def find_passport(model: str, version: str, services: RunServices) -> tuple[Pass
 
 
 def sha256_of(path: str, documents: DocumentStore, *, max_bytes: int) -> str | None:
-    """Return the SHA-256 of a document, None where there is none. Raises DocumentTooLargeError."""
+    """Return the SHA-256 of a document, None if there is none. Raises DocumentTooLargeError."""
     content = documents.read(path, max_bytes=max_bytes)
     return None if content is None else hashlib.sha256(content).hexdigest()
 
@@ -275,7 +275,7 @@ def _evidence_files(run: RunRecord, outputs: DocumentStore) -> dict[str, dict[st
 
 
 def _model_files(report: TrainingReport) -> dict[str, str] | None:
-    """Return the SHA-256 of each file of the model, as the training computed it; None where it did not say."""
+    """Return the SHA-256 of each file of the model, as the training computed it; None if it did not say."""
     stated = report.details.get("model_files") if isinstance(report.details, Mapping) else None
     return dict(stated) if isinstance(stated, Mapping) and is_listing(stated) else None
 

@@ -21,7 +21,7 @@ RUN_ID_TAG = "landfall.run_id"
 
 
 def current_model(model: str, ledger: Notes) -> CurrentModel | None:
-    """Return the current version of a model, None where none was promoted."""
+    """Return the current version of a model, None if none was promoted."""
     text = ledger.mark(current_mark(model))
     return None if text is None else CurrentModel.from_text(text)
 
@@ -34,7 +34,7 @@ def history_subject(model: str) -> str:
 def promote(
     model: str, version: ModelVersion, services: RunServices, *, by: str, instead_of: CurrentModel | None
 ) -> bool:
-    """Make a version current; return False where another one than ``instead_of`` is current meanwhile.
+    """Make a version current; return False if another one than ``instead_of`` is current in the meantime.
 
     Promoting the current version again finishes its tags and changes nothing else.
     """

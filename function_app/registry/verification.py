@@ -1,4 +1,4 @@
-"""Recomputes what a passport says from storage, from the ledger and from Azure ML."""
+"""Recompute the statements of a passport from storage, the ledger and Azure ML."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MAX_READ_BYTES = 64 << 20
 """What is read of one file of a model, and of all shards together; larger shards are compared by ETag."""
 MAX_MODEL_BYTES = 256 << 20
 MAX_NAMED_FILES = 10
-"""How many files are named that a model's folder has and its passport has not."""
+"""Maximum files named that a model's folder has but its passport lacks."""
 _CHUNK_BYTES = 4 << 20
 Check = Callable[[], PassportCheck]
 
@@ -115,7 +115,7 @@ def _shards(passport: Passport, run: RunRecord, services: RunServices) -> Passpo
     if not listed:
         return not_recomputed(name, "the passport lists no shards" if listed is None else "synthetic data have none")
     if latest is not None and latest.number > run.generation:
-        return not_recomputed(name, f"the data were replaced since: generation {latest.number} is the latest")
+        return not_recomputed(name, f"the data have been replaced: generation {latest.number} is the latest")
     prefix = f"{run.dataset_version}/"
     stored = {facts.path.removeprefix(prefix): facts for facts in services.shards.list(prefix)}
     missing = [one["name"] for one in listed if one["name"] not in stored]
@@ -196,7 +196,7 @@ def _evidence_paths(run: RunRecord) -> Iterator[tuple[str, str]]:
 def _intervals(passport: Passport, run: RunRecord, services: RunServices) -> PassportCheck:
     name, expected = "intervals", passport["decision"]["intervals"]
     if not expected:
-        return not_recomputed(name, "the run left no results of each example, so there are none")
+        return not_recomputed(name, "the run has no results of each example, so there are none")
     try:
         report = read_report(run, services.run_outputs, services.jobs)
     except GateError as error:

@@ -1,8 +1,8 @@
 """May a run be submitted now? Its data must not be on hold, and the run queue must admit it.
 
-What waits is admitted when the runs before it end. Each change of the queue is one compare-and-swap. What follows
-from it (messages, rows of runs that lost their place) can be repeated, so the next handler or the sweep finishes what
-a handler that died has left.
+Waiting runs are admitted when the runs before them end. Each change of the queue is one compare-and-swap. Its
+consequences (messages, rows of runs that lost their place) can be repeated, so the next handler or the sweep finishes
+the work of a handler that died.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ QUEUED = "armed"
 
 
 def admit(run: RunRecord, services: RunServices, *, by: Actor) -> bool:
-    """Ask for a run to be admitted; False where it waits in line, or lost its place to a newer one."""
+    """Ask for a run to be admitted; False if it waits in line, or lost its place to a newer one."""
     rules = _rules(services)
     before, after = services.ledger.change_run_queue(
         lambda queue: run_queue.enqueue(queue, QueueEntry.of(run), rules)
@@ -40,11 +40,11 @@ def admit(run: RunRecord, services: RunServices, *, by: Actor) -> bool:
 
 
 def release(run: RunRecord, services: RunServices, *, by: Actor) -> None:
-    """Release the place of a run that has ended, and start what waited for it.
+    """Release the place of a run that has ended, and start the next runs.
 
-    Where a person canceled the run, what waited for it by then is dropped instead of started.
+    If a person canceled the run, runs that waited for it by then are dropped instead.
     """
-    canceled, rules = run.canceled_by == PERSON, _rules(services)  # also where a failed run's next attempt was
+    canceled, rules = run.canceled_by == PERSON, _rules(services)  # also if a failed run's next attempt was
     before, after = services.ledger.change_run_queue(
         lambda queue: run_queue.release(
             queue,
@@ -58,7 +58,7 @@ def release(run: RunRecord, services: RunServices, *, by: Actor) -> None:
 
 
 def sweep_run_queue(services: RunServices) -> None:
-    """Finish what handlers that died left undone: ended runs that hold a place, places that no run has taken."""
+    """Finish the work of handlers that died: ended runs that hold a place, places that no run has taken."""
     rules = _rules(services)
     before, after = services.ledger.change_run_queue(lambda queue: run_queue.admit(queue, rules))
     _carry_out(before, after, services, by=Actor.SWEEP)
@@ -69,7 +69,7 @@ def sweep_run_queue(services: RunServices) -> None:
 
 
 def last_attempt(run_id: str, ledger: RunLedger) -> RunRecord | None:
-    """Return the last attempt that continues a run, or the run itself; None where it is not on record."""
+    """Return the last attempt that continues a run, or the run itself; None if it is not on record."""
     run = ledger.run(run_id)
     while run is not None and run.next_run_id is not None:
         run = ledger.run(run.next_run_id)
@@ -87,7 +87,7 @@ def _rules(services: RunServices) -> QueueRules:
 
 
 def place_in_line(run: RunRecord, queue: RunQueue) -> str | None:
-    """Return what a run in the run queue waits for, and how many others go before it; None where it does not wait."""
+    """Return what a run in the run queue waits for, and how many others go before it; None if it does not wait."""
     entry = queue.waiting(run.logical_run)
     if entry is None:
         return None
@@ -99,7 +99,7 @@ def place_in_line(run: RunRecord, queue: RunQueue) -> str | None:
 
 
 def _record_waiting(run: RunRecord, queue: RunQueue, services: RunServices, *, is_new: bool, by: Actor) -> None:
-    """Record what a run waits for, and notify people once for each place in line, whichever run has it."""
+    """Record what a run waits for, and notify people once for each place in the queue."""
     reason = place_in_line(run, queue) or f"waits behind the {len(queue.queued)} runs that are in line"
     if is_new:
         services.history.record(run.run_id, "run_armed", reason)
@@ -133,7 +133,7 @@ def _notify_version(run: RunRecord, text: str, services: RunServices, *, outcome
 def _carry_out(
     before: RunQueue, after: RunQueue, services: RunServices, *, by: Actor, own: str | None = None
 ) -> None:
-    """Start the runs that were admitted, except the caller's own, and write down which runs lost their place."""
+    """Start the admitted runs, except the caller's own, and record which runs lost their place."""
     for entry in after.running:
         if entry.logical_run != own and not before.is_running(entry.logical_run):
             services.requests.send(_request(entry, services.ledger))
@@ -157,7 +157,7 @@ def _request(entry: QueueEntry, ledger: RunLedger) -> TrainingRequest:
 
 
 def _drop(lost: Dropped, services: RunServices, *, by: Actor) -> None:
-    """End a run that lost its place, and notify people where its version is not trained on."""
+    """End a run that lost its place, and notify people if its version is not trained on."""
     now, run = services.clock(), run_on_record(services.ledger, f"{lost.logical_run}-a1")
     target, reason = RunState.SUPPRESSED, lost.reason
     run, moved = move_run(services.ledger, run, target, by=by, now=now, ended_at=now, reason=reason)
@@ -172,7 +172,7 @@ def _drop(lost: Dropped, services: RunServices, *, by: Actor) -> None:
 
 # -- holds ----------------------------------------------------------------------------------------------------
 RELEASED = "released: "
-"""Begins the mark of a hold that a person has lifted; the rest is the hold as it was."""
+"""Prefix of the mark of a lifted hold; the rest is the original hold."""
 
 
 def hold_data(run: RunRecord, ledger: RunsLedger, history: History, now: datetime) -> None:
@@ -187,9 +187,9 @@ def hold_data(run: RunRecord, ledger: RunsLedger, history: History, now: datetim
 
 
 def submit_again(run: RunRecord) -> str:
-    """Return the command that trains again what a run did not.
+    """Return the command that repeats a run's training.
 
-    After a forced run without ``--force`` an earlier request would be answered, which may have ended otherwise.
+    After a forced run it has ``--force``; without it, an earlier request would be returned.
     """
     return f"landfall submit {run.dataset_version}" + (" --force" if run.forced_by is not None else "")
 
@@ -200,7 +200,7 @@ def what_lifts(version: DatasetVersion) -> str:
 
 
 def refuse_held(generation: Generation, ledger: RunsLedger) -> None:
-    """Raise VersionQuarantinedError where a generation is held."""
+    """Raise VersionQuarantinedError if a generation is held."""
     version = generation.dataset_version
     reason = why_held(version, generation.number, ledger)
     if reason is not None:
@@ -210,10 +210,10 @@ def refuse_held(generation: Generation, ledger: RunsLedger) -> None:
 
 
 def why_held(version: DatasetVersion, generation: int, ledger: IngestLedger | RunsLedger) -> str | None:
-    """Return why a generation is held: which run failed on it. None where it is not held.
+    """Return why a generation is held: which run failed on it. None if it is not held.
 
-    A shard that was uploaded since lifts the hold, also with the same content: what broke the run may have been the
-    file as it was stored.
+    A shard that was uploaded since then lifts the hold, even with the same content: the stored file may have been
+    damaged.
     """
     mark = ledger.mark(_hold_mark(version, generation))
     if mark is None or mark.startswith(RELEASED):
@@ -225,7 +225,7 @@ def why_held(version: DatasetVersion, generation: int, ledger: IngestLedger | Ru
 
 
 def release_data(version: DatasetVersion, services: RunServices) -> str | None:
-    """Lift the hold of a version's latest generation; return why it was held, None where it was not."""
+    """Lift the hold of a version's latest generation; return why it was held, None if it was not."""
     generation = services.ledger.latest_generation(version)
     reason = None if generation is None else why_held(version, generation.number, services.ledger)
     if generation is None or reason is None:

@@ -1,4 +1,4 @@
-"""A failed attempt: what is done about it within the pipeline's bounds, and the attempt that continues it.
+"""Failed attempts: the remedy, within the pipeline's limits, and the attempt that continues.
 
 The next attempt trains on the same data from the same checkpoints, under the next name.
 """
@@ -48,7 +48,7 @@ from shared.vm_sizes import network_environment
 RETRY = "retry"
 """The trigger of a message that starts an attempt."""
 MIN_ATTEMPT_S = 60
-"""An attempt with less time left than this is not started."""
+"""Minimum time that must be left to start an attempt."""
 _HOUR_S = 3600.0
 _NETWORK_VARIABLES = frozenset(network_environment("Standard_NC6s_v3"))
 
@@ -62,26 +62,26 @@ class JobLog:
     """Why it could not be read."""
 
 
-# -- what is done about a failure, written with the run's end ------------------------------------------------
+# -- the remedy of a failure, written with the run's end ------------------------------------------------
 def failure_members(run: RunRecord, status: JobStatus, log: JobLog, services: RunServices) -> dict[str, Any]:
-    """Return the members that say why a job failed and what is done about it."""
+    """Return the members of the failure and its remedy."""
     finding = classify(_evidence(run, status, log, services))
     return _members(finding, _verdict(run, finding, services))
 
 
 def refusal_members(run: RunRecord, refusal: SubmissionRefusedError, services: RunServices) -> dict[str, Any]:
-    """Return the same for a job that Azure ML refused. Only missing capacity is worth another attempt."""
+    """Return the members for a job that Azure ML refused. Only missing capacity is worth another attempt."""
     finding = classify(Evidence(status="Failed", error_code=refusal.code, error=str(refusal)))
     if finding.failure_class is FailureClass.NO_CAPACITY:
         return _members(finding, _verdict(run, finding, services))
     reason = "Azure ML refused the job, and would refuse it again"
     if finding.failure_class is FailureClass.CONFIGURATION:
-        reason = f"the data are not to blame; correct what Azure ML refuses, then: {submit_again(run)}"
+        reason = f"the data are not the cause; correct what Azure ML refuses, then: {submit_again(run)}"
     return _members(finding, Verdict(remedy=Remedy.STOP, reason=reason))
 
 
 def bad_script_members() -> dict[str, Any]:
-    """Return the same for a run that is not submitted because its training script has errors."""
+    """Return the members for a run that is not submitted because its training script has errors."""
     finding = Finding(failure_class=FailureClass.USER_CODE, evidence="the training script has errors")
     reason = "the same script would be refused again; correct and publish it, or submit with --force"
     return _members(finding, Verdict(remedy=Remedy.STOP, reason=reason))
@@ -90,13 +90,13 @@ def bad_script_members() -> dict[str, Any]:
 def final_members(
     run: RunRecord, failure_class: FailureClass, problem: str, *, fix: str | None = None
 ) -> dict[str, Any]:
-    """Return the same for a run that ends for a reason that the data are not to blame for, and ``fix`` mends."""
+    """Return the members for a run that ends for a reason other than its data; ``fix`` says what to do."""
     finding = Finding(failure_class=failure_class, evidence=problem, fix=fix or "")
     return _members(finding, Verdict(remedy=Remedy.STOP, reason=_why_final(Remedy.STOP, finding, run)))
 
 
 def changed_data_members(run: RunRecord, changed: str, services: RunServices) -> dict[str, Any]:
-    """Return the same for a run whose shards were written or deleted since its submission, whatever its job says."""
+    """Return the members for a run whose shards changed after its submission, whatever its job reports."""
     finding = Finding(failure_class=FailureClass.DATA_CHANGED, evidence=changed)
     superseded = _why_superseded(run, services)
     reason = superseded or _why_final(Remedy.STOP, finding, run)
@@ -109,15 +109,15 @@ def _why_final(remedy: Remedy, finding: Finding, run: RunRecord) -> str:
         return what_lifts(run.dataset_version)
     if finding.fix or failure_class is FailureClass.CONFIGURATION:
         fix = finding.fix or "correct the pipeline's file"
-        return f"the data are not to blame; {fix}, then: {submit_again(run)}"
+        return f"the data are not the cause; {fix}, then: {submit_again(run)}"
     if failure_class is FailureClass.MISSING_RESOURCES:
         return (
-            "the data are not to blame; check the cluster and its image (MPI, NVIDIA's driver, CUDA), then: "
+            "the data are not the cause; check the cluster and its image (MPI, NVIDIA's driver, CUDA), then: "
             f"{submit_again(run)}"
         )
     if failure_class is FailureClass.PACKAGES:
         return (
-            "the data are not to blame; correct the packages of train.environment and run landfall publish, then: "
+            "the data are not the cause; correct the packages of train.environment and run landfall publish, then: "
             f"{submit_again(run)}"
         )
     if failure_class is FailureClass.DATA_CHANGED:
@@ -126,7 +126,7 @@ def _why_final(remedy: Remedy, finding: Finding, run: RunRecord) -> str:
 
 
 def record_remedy(run: RunRecord, history: History) -> None:
-    """Record why a run failed and what is done about it."""
+    """Record why a run failed, and the remedy."""
     if run.remedy is not None:
         reason = f"{run.failure_class}: {run.failure_evidence}; {run.remedy}: {run.remedy_reason}"
         history.record(run.run_id, "failure_classified", reason, failure_class=run.failure_class, remedy=run.remedy)
@@ -181,14 +181,14 @@ def attempts_of(run: RunRecord, ledger: RunLedger) -> list[RunRecord]:
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """What is done about a failed attempt, and why."""
+    """The remedy for a failed attempt, and the reason."""
 
     remedy: Remedy
     reason: str
     timeout_s: int = 0
-    """Time limit of the next attempt: what the budget leaves."""
+    """Time limit of the next attempt: the rest of the budget."""
     machines: Machines | None = None
-    """What the next attempt runs on, where that is another cluster."""
+    """What the next attempt runs on, if that is another cluster."""
 
 
 def decide_remedy(pipeline: Pipeline, finding: Finding, attempts: Sequence[RunRecord]) -> Verdict:
@@ -213,12 +213,12 @@ def spent_node_hours(attempts: Sequence[RunRecord]) -> float:
 
 
 def spent_cost(pipeline: Pipeline, attempts: Sequence[RunRecord]) -> float:
-    """Return what some attempts cost at the pipeline's prices; without a price it is nothing."""
+    """Return the cost of attempts at the pipeline's prices; 0 without a price."""
     return sum(_node_hours(run) * _price(pipeline, str(run.spec["compute"])) for run in attempts)
 
 
 def known_cost(pipeline: Pipeline | None, attempts: Sequence[RunRecord], facts: PlanFacts) -> float | None:
-    """Return what attempts cost as far as their clusters have a price: 0 before a node starts, None without one."""
+    """Return the cost of attempts on clusters with a price: 0 before a node starts, None without a price."""
     machines = [(run, pipeline.machines_on(str(run.spec["compute"]))) for run in attempts] if pipeline else []
     prices = [(run, facts.price(known)) for run, known in machines if known is not None]
     costs = [_node_hours(run) * price for run, price in prices if price is not None]
@@ -245,9 +245,9 @@ def _time_left(pipeline: Pipeline, attempts: Sequence[RunRecord], machines: Mach
     limits: Attempts = pipeline.attempts
     last = attempts[-1]
     left = [(float(pipeline.train.timeout_s), "train.timeout_s")]
-    if last.sweep_id is not None:  # what the sweep was allowed counts each run with its first time limit
+    if last.sweep_id is not None:  # the limit of the sweep counts each run with its first time limit
         hours = float(attempts[0].spec["timeout_s"]) * last.num_nodes / _HOUR_S - spent_node_hours(attempts)
-        left.append((hours / last.num_nodes * _HOUR_S, "the run's share of what its option sweep was allowed"))
+        left.append((hours / last.num_nodes * _HOUR_S, "the run's share of its option sweep's limit"))
     if limits.max_node_hours is not None:
         hours = limits.max_node_hours - spent_node_hours(attempts)
         left.append((hours / last.num_nodes * _HOUR_S, "attempts.max_node_hours"))
@@ -291,7 +291,7 @@ def start_attempt(run: RunRecord, services: RunServices) -> RunRecord:
 
 
 def _following(run: RunRecord, services: RunServices) -> RunRecord:
-    """Return the next attempt's row, made from the spec that was submitted, not from what is deployed now."""
+    """Return the next attempt's row, derived from the submitted spec, not from the current deployment."""
     attempt = run.attempt + 1
     plan = signed_plan(run.logical_run, attempt, _next_spec(run, attempt, services))
     now = services.clock()
@@ -386,7 +386,8 @@ def per_process_batch_size(command: str) -> int | None:
 def with_smaller_batch(command: str) -> str:
     """Return a command with half the batch and twice the batches for each step.
 
-    Of an even batch the global one stays as it was, so the checkpoint goes on as if nothing had happened.
+    If the batch size is even, the global batch size stays the same, so training continues from the checkpoint
+    unchanged.
     """
     halved = _BATCH.sub(lambda found: str(max(1, int(found[1]) // 2)), command, count=1)
     return _ACCUMULATION.sub(lambda found: str(int(found[1]) * 2), halved, count=1)

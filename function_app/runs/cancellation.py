@@ -1,4 +1,4 @@
-"""Canceling a run: at once where Azure ML has no job of it, otherwise by asking and waiting for the job's end."""
+"""Cancel runs: immediately if Azure ML has no job, otherwise by canceling the job and waiting for its end."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from function_app.services import RunServices
 def cancel_run(run_id: str, *, canceled_by: str, reason: str, services: RunServices) -> RunRecord:
     """Cancel the last attempt of a run; repeating it changes nothing.
 
-    Raises NotFoundError, and RunEndedError where the run has ended otherwise.
+    Raises NotFoundError, and RunEndedError if the run has ended otherwise.
     """
     attempt = last_attempt(run_id, services.ledger)
     if attempt is None:
@@ -45,7 +45,7 @@ def cancel_sweep(sweep_id: str, *, reason: str, services: RunServices) -> Option
         raise RunEndedError(f"option sweep {sweep_id} cannot be canceled: it has ended: {verdict.reason}")
     for run in runs_of(sweep, services.ledger):
         if not has_ended(run):
-            with suppress(RunEndedError):  # it has ended meanwhile
+            with suppress(RunEndedError):  # it has ended in the meantime
                 cancel_run(run.run_id, canceled_by=PERSON, reason=verdict.reason, services=services)
     go_on(sweep_id, services)
     return sweep

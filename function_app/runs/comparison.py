@@ -17,7 +17,7 @@ from function_app.services import RunServices
 MAX_METRICS = 20
 MAX_VALUE_CHARS = 200
 MAX_NUMBER = 1e100
-"""Larger numbers, infinity and NaN are left out."""
+"""Larger numbers, infinity and NaN are omitted."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +32,7 @@ class ComparedRun:
     epochs: tuple[Mapping[str, float], ...]
     """From the training report, which a run has at its end."""
     trained_s: float
-    """From when the nodes were there, in all attempts so far."""
+    """Time with nodes, in all attempts so far."""
     node_hours: float
     cost: float | None
     """In the currency of prices.yaml; None where no file has a price for its clusters."""
@@ -67,8 +67,8 @@ class Comparison:
             )
         if bare:
             notes.append(
-                f"No metric of {', '.join(bare)} has an interval: there are no results of each validation example "
-                "that make up what its report states."
+                f"No metric of {', '.join(bare)} has an interval: the results of each validation example are "
+                "missing, or do not match its report."
             )
         return tuple(notes)
 
@@ -104,7 +104,7 @@ def _row(run: RunRecord, options: Mapping[str, str], services: RunServices) -> C
 
 
 def as_if_ended(run: RunRecord, now: datetime) -> RunRecord:
-    """Return a run whose nodes are paid until now; one that waits for nodes costs nothing."""
+    """Return a run as if it ended now; one that waits for nodes costs nothing."""
     return replace(run, ended_at=now) if run.ended_at is None and run.started_at is not None else run
 
 

@@ -1,4 +1,4 @@
-"""What follows from a run's end: the next attempt, a hold on its data, the next run of the queue, notifications."""
+"""Steps after a run's end: the next attempt, a hold on its data, the next run of the queue, notifications."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ logger = logging.getLogger(__name__)
 
 
 def end_run(run: RunRecord, services: RunServices, *, by: Actor) -> RunRecord:
-    """Do what follows from a run's end; repeating it changes nothing. A run that has not ended stays as it is."""
+    """Do the steps after a run's end; repeating them changes nothing. A run that has not ended stays unchanged."""
     if run.state not in SETTLED or run.next_run_id is not None:
         return run
     if awaits_attempt(run) and services.outage(run.dataset_version.dataset):
         release(run, services, by=by)
-        return run  # the attempt starts once the pipeline's file is mended
+        return run  # the attempt starts once the pipeline's file is corrected
     if awaits_attempt(run):
         run = start_attempt(run, services)
         if run.next_run_id is not None:
@@ -37,7 +37,7 @@ def end_run(run: RunRecord, services: RunServices, *, by: Actor) -> RunRecord:
     if run.remedy == Remedy.QUARANTINE and run.notified_at is None:
         hold_data(run, services.ledger, services.history, services.clock())
     if run.state is RunState.LOST and run.notified_at is None:
-        ask_cancel(run, services.jobs)  # a job that is given up must not train on unseen
+        ask_cancel(run, services.jobs)  # an abandoned job must not keep training
     release(run, services, by=by)
     if not _is_notified(run, services):
         return run
@@ -48,7 +48,7 @@ def end_run(run: RunRecord, services: RunServices, *, by: Actor) -> RunRecord:
 
 
 def _is_notified(run: RunRecord, services: RunServices) -> bool:
-    """Notify people of a run's end; True where that is done now. A run of a sweep has its part in the sweep's end."""
+    """Notify people of a run's end; True if this is complete. A sweep's runs share one notification."""
     if run.notified_at is not None:
         return False
     if run.sweep_id is not None and not run.is_overridden:
@@ -57,7 +57,7 @@ def _is_notified(run: RunRecord, services: RunServices) -> bool:
 
 
 def obey_sweep(run: RunRecord, services: RunServices) -> RunRecord:
-    """Cancel a run whose sweep was canceled: that handler may have died before it came here."""
+    """Cancel a run whose sweep was canceled, because the canceling handler may have died."""
     if run.sweep_id is None or run.cancel_requested_at is not None or has_ended(run):
         return run
     verdict = verdict_of(run.sweep_id, services.ledger)
@@ -88,7 +88,7 @@ def _trace(run: RunRecord, services: RunServices) -> None:
 def ask_cancel(run: RunRecord, jobs: JobService) -> None:
     """Ask Azure ML to cancel a run's job; a job that has ended or is unknown stays as it is.
 
-    Raises ServiceUnavailableError: the next look at the run asks again.
+    Raises ServiceUnavailableError; the next check of the run tries again.
     """
     try:
         jobs.cancel(run.run_id)
@@ -97,7 +97,7 @@ def ask_cancel(run: RunRecord, jobs: JobService) -> None:
 
 
 def mark_canceled(run: RunRecord, canceled_by: str, reason: str, services: RunServices) -> RunRecord:
-    """Write down that a run is to end canceled, and record it in its history; repeating it changes nothing."""
+    """Record that a run is to be canceled, also in its history; repeating this changes nothing."""
     is_new, now = False, services.clock()
 
     def change(run: RunRecord) -> RunRecord | None:

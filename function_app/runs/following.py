@@ -1,4 +1,4 @@
-"""Following a run to its end: events only say which run to look at, the state comes from Azure ML."""
+"""Follow a run to its end: events only name the run; its state comes from Azure ML."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LOST_AFTER = timedelta(minutes=15)
 MAX_LOG_TAIL_BYTES = 16 << 10
 MAX_LOG_PROBLEM_CHARS = 500
 OTHERS_EVENTS = "run_events_of_other_projects"
-"""The counter of events of other projects' runs, by day: one row a day, however busy the workspace is."""
+"""The daily counter of events about other projects' runs."""
 
 FOLLOWED = frozenset({RunState.SUBMITTED, RunState.QUEUED, RunState.RUNNING})
 """States in which Azure ML decides what comes next."""
@@ -49,7 +49,8 @@ STATES: Mapping[str, RunState] = {
     "Canceled": RunState.CANCELED,
 }
 """Azure ML's status → state. Every other status (NotStarted, Starting, CancelRequested, NotResponding, Paused,
-Unknown and any future one) changes nothing: the next look decides."""
+Unknown and any future one) changes nothing; the next check decides.
+"""
 ENDS = frozenset({RunState.COMPLETED, RunState.FAILED, RunState.CANCELED})
 CANCELABLE = frozenset({None, RunState.QUEUED, RunState.RUNNING})
 """What the status of a job that has not ended may mean; None stands for a status that changes nothing."""
@@ -75,7 +76,7 @@ def handle_run_event(run_id: str, services: RunServices) -> None:
 
 
 def follow_run(run: RunRecord, services: RunServices, *, by: Actor = Actor.RECONCILIATION) -> RunRecord:
-    """Bring a run, as it was just read, up to date with Azure ML, and do what follows from its end."""
+    """Update a run from Azure ML, and do the steps after its end."""
     run = obey_sweep(run, services)
     if run.state in FOLLOWED:
         run = _look(run, services, by)
@@ -94,13 +95,15 @@ def _look(run: RunRecord, services: RunServices, by: Actor) -> RunRecord:
     if target is None or target is run.state:
         return run
     if target in ENDS and services.outage(run.dataset_version.dataset):
-        release(run, services, by=by)  # its pipeline, once it is mended, decides what follows from the end
+        release(run, services, by=by)  # its pipeline, once it is corrected, decides what follows from the end
         return run
     if target is RunState.CANCELED and run.cancel_requested_at is None:
-        # A cancellation is on record before Azure ML is asked for it, so it is there now if it was not before.
+        # A cancellation is recorded before Azure ML is asked to cancel, so reading the row again finds it.
         run = services.ledger.run(run.run_id) or run
     if target is RunState.RUNNING:
-        run = _unless_changed(run, services)  # before the move: who finds the run running does not ask again
+        run = _unless_changed(
+            run, services
+        )  # before the transition, because a handler that finds the run running does not cancel it again
         is_fresh = notify_of_progress(run, "run_started", services)
         run = _moved(run, target, _members(run, target, status, services), services, by)
         if is_fresh:
@@ -151,9 +154,9 @@ def _members(run: RunRecord, target: RunState, status: JobStatus, services: RunS
 
 
 def _failure(run: RunRecord, status: JobStatus, services: RunServices) -> dict[str, Any]:
-    """Return what the row keeps of a failed job. Shards that were written meanwhile are taken for the cause.
+    """Return the row's members for a failed job. If shards changed in the meantime, they count as the cause.
 
-    Another attempt could not continue on them, and neither the script nor the accepted data are to blame.
+    Another attempt could not use them, and neither the script nor the accepted data are the cause.
     """
     log = _log(status.name, services.jobs)
     reason = brief_reason(status.error, log.tail)
@@ -167,7 +170,7 @@ def _failure(run: RunRecord, status: JobStatus, services: RunServices) -> dict[s
 
 
 def _changed_data(run: RunRecord, services: RunServices) -> dict[str, Any]:
-    """Return what the row keeps of shards that were written while the run trained."""
+    """Return the row's members for shards that were written while the run trained."""
     changed = written_since_submission(run, services)
     return {} if changed is None else {"failure_class": FailureClass.DATA_CHANGED, "failure_evidence": changed}
 

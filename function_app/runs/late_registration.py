@@ -1,8 +1,8 @@
-"""A person registers the model of a completed run that was not registered: on record, with who did it and why.
+"""Registration by a person of a model that the gate did not register, recorded with the person and the reason.
 
-The gate judges a model; a person may know more than it does. What a person cannot override is what the model is said
-to have been trained on: where that is not known, nothing is registered. The version is derived from the run, as the
-gate's own is, so a repeated request finds it, whatever died in between.
+A person may know more than the gate, but cannot override the lineage: if the training data are not known, nothing is
+registered. The version is derived from the run, like the gate's own, so a repeated request finds it even after a
+crash.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ MAX_GATE_CHARS = 1000
 
 @dataclass(frozen=True, kw_only=True)
 class LateRegistration:
-    """What a person's registration of a run does, or has done before."""
+    """The effect of a registration by a person, or the result of an earlier one."""
 
     run: RunRecord
     model: str
     version: str
     is_registered: bool
-    """Whether the version exists, so that nothing is left to do."""
+    """Whether the version already exists."""
     gate: str | None
-    """Why the gate did not register it; None where it did."""
+    """Why the gate did not register it; None if it did."""
     current: CurrentModel | None
-    """The version that stays the current one."""
+    """The current version, which does not change."""
     made: ModelRegistration | None = None
     report: TrainingReport | None = None
 
     def in_words(self) -> Iterator[str]:
-        """Yield what it does, for a person to read before it is done."""
+        """Yield descriptions of its effects, shown before a person confirms."""
         named = f"version {self.version} of model {self.model}"
         if self.is_registered:
             yield f"Run {self.run.run_id} is registered already, as {named}. Nothing is done."
@@ -62,7 +62,7 @@ class LateRegistration:
 
 
 def look_at_registration(run_id: str, services: RunServices) -> LateRegistration:
-    """Return what a registration of a run's model would do; nothing is changed.
+    """Return the effect of registering a run's model, without changing anything.
 
     Raises NotFoundError, NotRegistrableError, PipelineOutOfServiceError.
     """
@@ -104,7 +104,7 @@ def _made(run: RunRecord, services: RunServices) -> tuple[ModelRegistration, Tra
         made = registration_by_person(run, register, services, tags={"gate_overridden": run.reason or "true"})
     except GateError as error:
         raise NotRegistrableError(
-            f"the model of run {run.run_id} cannot be registered, by a person neither: {error}; {again}"
+            f"the model of run {run.run_id} cannot be registered, not even by a person: {error}; {again}"
         ) from error
     folder = model_folder(spec_from_json(run.spec))
     if not services.run_outputs.has_any(folder):
@@ -119,11 +119,9 @@ def _refuse_without_model(run: RunRecord) -> None:
     if run.state is RunState.NOT_REGISTERED:
         return
     if run.state is RunState.COMPLETED:
-        problem = (
-            "its job has completed, and whether its model is registered is being decided: look again in a minute"
-        )
+        problem = "its job has completed and its registration is being decided: try again in a minute"
     elif run.state not in SETTLED:
-        problem = f"it has not ended: it is {run.state}; its model is registered by itself if it is good enough"
+        problem = f"it has not ended: it is {run.state}; its model is registered automatically if it is good enough"
     elif run.next_run_id is not None:
         problem = f"it ended {run.state}, and attempt {run.next_run_id} continued it: register that one"
     else:

@@ -74,8 +74,8 @@ def _other_contract(run: RunRecord, services: RunServices) -> str | None:
 def _misfit(run: RunRecord, services: RunServices) -> str | None:
     """Return why a run that its data's closing has started cannot work; None where it may.
 
-    Other runs were checked when they were requested. A job that Azure ML already has, because the handler that
-    submitted it died before it wrote that down, passes.
+    Other runs were checked when they were requested. A job that Azure ML already has passes: the handler that
+    submitted it died before recording that.
     """
     pipeline = services.pipelines.get(run.dataset_version.dataset)
     generation = services.ledger.latest_generation(run.dataset_version)
@@ -90,7 +90,7 @@ def _misfit(run: RunRecord, services: RunServices) -> str | None:
 def _problems(
     pipeline: Pipeline, options: TrainingOptions, generation: Generation, documents: DocumentStore
 ) -> tuple[str, ...]:
-    """Return what does not fit. A script of one's own decides itself what the options mean."""
+    """Return what does not fit. The user's own script defines its options."""
     if is_own_script(pipeline.train.script):
         return ()
     required = pipeline.register_.require if pipeline.register_ else ()
@@ -112,7 +112,7 @@ def _manifest(generation: Generation, documents: DocumentStore) -> Manifest | No
 
 @dataclass(frozen=True, kw_only=True)
 class ScriptCheck:
-    """What was found in a pipeline's script."""
+    """Findings in a pipeline's script."""
 
     errors: tuple[str, ...] = ()
     """Each with place, code and message; or why the script cannot be read."""
@@ -132,9 +132,9 @@ def check_script(
     read_modules: ReadModules = no_modules,
     arguments_of_runs: Sequence[Sequence[str]] = (),
 ) -> ScriptCheck:
-    """Check a pipeline's script with the modules that it imports, where it is the user's own.
+    """Check the user's own script, with the modules that it imports.
 
-    It must take the arguments of each run of an option sweep; without those, the pipeline's.
+    It must accept the arguments of each run of an option sweep or, without a sweep, the pipeline's.
     """
     train = pipeline.train
     if not is_own_script(train.script):
@@ -183,7 +183,7 @@ def refuse_bad_script(pipeline: Pipeline, check: ScriptCheck) -> None:
     if check.errors:
         raise ScriptRefusedError(
             f"pipeline {pipeline.pipeline}: {pipeline.train.script} has {_number(check)}; `landfall lint` explains "
-            "them and says what to write instead; request the run with force to train with the script as it is",
+            "them and the fixes; to train with the script as it is, request the run with force",
             findings=check.errors,
         )
 
@@ -191,8 +191,8 @@ def refuse_bad_script(pipeline: Pipeline, check: ScriptCheck) -> None:
 def _script_refusal(run: RunRecord, services: RunServices) -> str | None:
     """Return why a run's script keeps it from being submitted; None where it does not.
 
-    Later attempts continue what passed once. A job that Azure ML already has, because the handler that submitted it
-    died before it wrote that down, passes too.
+    Later attempts continue a script that has passed. A job that Azure ML already has passes too: the handler that
+    submitted it died before recording that.
     """
     pipeline = services.pipelines.get(run.dataset_version.dataset)
     if pipeline is None or run.forced_by is not None or run.attempt > 1:

@@ -1,8 +1,8 @@
-"""Option sweeps: a sweep's runs follow one another, and once all have ended the best one is registered.
+"""Option sweeps: a sweep's runs are run one after another; when all have ended, the best one is registered.
 
-The document of a sweep states all its runs. A run's row is added when the run before it has ended, so a sweep takes
-one place in line at a time. The verdict is a mark that is written once: which run is the best, or that the sweep was
-canceled. Everything here can be repeated; the end of any of its runs, or the timer, goes on with what is missing.
+The document of a sweep states all its runs. A run's row is added when the previous run has ended, so a sweep takes
+one place in the queue at a time. The verdict is a mark that is written once: the best run, or that the sweep was
+canceled. All steps can be repeated; the end of any run, or the timer, continues with the next one.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def read_sweep(sweep_id: str, documents: DocumentStore) -> OptionSweep:
 
 
 def verdict_of(sweep_id: str, ledger: RunsLedger) -> SweepVerdict | None:
-    """Return how a sweep ends; None where that is not decided."""
+    """Return how a sweep ends; None if that is not decided."""
     text = ledger.mark(_mark(sweep_id))
     return None if text is None else SweepVerdict.from_text(text)
 
@@ -64,22 +64,22 @@ def runs_of(sweep: OptionSweep, ledger: RunLedger) -> list[RunRecord]:
 
 
 def has_ended(run: RunRecord) -> bool:
-    """Whether a run has nothing left to train, in no further attempt either."""
+    """Whether a run has ended and no further attempt follows."""
     return run.state in ENDED and not awaits_attempt(run)
 
 
 def settle_in_sweep(run: RunRecord, services: RunServices) -> RunRecord:
-    """Let a completed run wait for the comparison, which may be due now; return it as it then stands."""
+    """Let a completed run wait for the comparison, which may be due now; return its current row."""
     release(run, services, by=Actor.RECONCILIATION)
     go_on(str(run.sweep_id), services)
     return run_on_record(services.ledger, run.run_id)
 
 
 def go_on(sweep_id: str, services: RunServices) -> bool:
-    """Do what comes next in a sweep: start a run, or compare them and notify people; True once nothing is left."""
+    """Do the next step of a sweep: start a run, or compare runs and notify people; True once complete."""
     sweep = read_sweep(sweep_id, services.documents)
     if services.outage(sweep.dataset):
-        return False  # its pipeline, once it is mended, decides what is registered and who is notified
+        return False  # its pipeline, once it is corrected, decides what is registered and who is notified
     runs, verdict = runs_of(sweep, services.ledger), verdict_of(sweep_id, services.ledger)
     if verdict is None:
         if runs and not has_ended(runs[-1]):
@@ -115,7 +115,7 @@ def start_run(sweep: OptionSweep, number: int, services: RunServices) -> tuple[R
 
 
 def claim_verdict(sweep: OptionSweep, verdict: SweepVerdict, services: RunServices) -> SweepVerdict:
-    """Write down how a sweep ends, unless that is decided; return what stands."""
+    """Record how a sweep ends, unless it is already recorded; return the recorded verdict."""
     if services.ledger.change_mark(_mark(sweep.sweep_id), None, verdict.to_text()):
         action = "sweep_canceled" if verdict.is_canceled else "sweep_decided"
         reason = verdict.reason if verdict.best is None else f"run {verdict.best} is {verdict.reason}"
@@ -126,7 +126,7 @@ def claim_verdict(sweep: OptionSweep, verdict: SweepVerdict, services: RunServic
 
 
 def _verdict(sweep: OptionSweep, runs: Sequence[RunRecord], services: RunServices) -> SweepVerdict:
-    """Compare the runs of a sweep. It is spent where none is registered for a reason that may not hold next time."""
+    """Compare the runs of a sweep. It is spent if none is registered for a reason that may not apply next time."""
     verdict = verdict_on(sweep, _passing(sweep, runs, services))
     undelivered = any(run.state is RunState.SUPPRESSED or run.failure_class in MENDABLE for run in runs)
     return replace(verdict, is_spent=verdict.best is None and undelivered)
@@ -219,7 +219,7 @@ def _content(sweep: OptionSweep, verdict: SweepVerdict, comparison: Comparison) 
 
 
 def _bounded(content: dict[str, Any]) -> dict[str, Any]:
-    """Leave out what the runs reached where scripts report so much that the outbox has no room for it."""
+    """Omit the runs' metrics if scripts report too much for the outbox."""
     if len(json.dumps(content)) <= MAX_CONTENT_CHARS:
         return content
     content["text"] = content["text"][:MAX_TEXT_CHARS]
@@ -238,7 +238,7 @@ def _headline(sweep: OptionSweep, verdict: SweepVerdict, best: RunRecord | None)
 
 
 def _lines(sweep: OptionSweep, comparison: Comparison) -> Iterator[str]:
-    """Yield a line for each run: its options, its metric, how it ended and what it took."""
+    """Yield a line for each run: options, metric, end, and time."""
     for number, planned in enumerate(sweep.runs):
         options = ", ".join(f"{name} {value}" for name, value in planned.options.items())
         if number >= len(comparison.runs):

@@ -43,7 +43,7 @@ from shared.traces import TRACEPARENT, place_of_run, read_traceparent
 from shared.training_report import TrainingReport
 
 MAX_IMAGES_PER_S = 1e9
-"""A report may state any number; a larger one is no rate."""
+"""Larger numbers in a report are not valid rates."""
 MAX_TAG_CHARS = 256
 MAX_HOSTS = 100
 MAX_HOST_CHARS = 64
@@ -52,7 +52,7 @@ MAX_HOST_CHARS = 64
 def settle_completed(run: RunRecord, services: RunServices, *, by: Actor, beaten: str | None = None) -> RunRecord:
     """Register the model of a completed run if the gate allows it. Raises ServiceUnavailableError to try again.
 
-    ``beaten`` says why it is not registered although the gate would allow it.
+    ``beaten`` states why it is not registered even if the gate allows it.
     """
     metrics: dict[str, float] = {}
     evidence: dict[str, Any] = {}
@@ -99,7 +99,7 @@ def _stated(evidence: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _challenged(run: RunRecord, register: Register, services: RunServices) -> CurrentModel | None:
-    """Return the version that was current before the run: a handler that died may have promoted the run's own."""
+    """Return the version that was current before the run; a handler that died may have promoted the run's own."""
     current = current_model(register.model, services.ledger)
     if current is None or current.run_id != run.run_id or current.previous is None:
         return current
@@ -113,7 +113,7 @@ def _compared(
     register: Register,
     services: RunServices,
 ) -> dict[str, Any] | None:
-    """Return the comparison with the current model, None where there is none to make. Raises GateError."""
+    """Return the comparison with the current model, None if there is none to make. Raises GateError."""
     if challenged is None or challenged.run_id == run.run_id:
         return None
     compared = compare_with(challenged, run, report, register, services)
@@ -121,7 +121,7 @@ def _compared(
 
 
 def _why_not_promoted(register: Register, compared: Mapping[str, Any] | None, superseded: str | None) -> str | None:
-    """Return why a registered version does not become the current one by itself; None where it does."""
+    """Return why a registered version does not become the current one by itself; None if it does."""
     if register.promote == "by_person":
         return "register.promote is by_person"
     if superseded is not None:
@@ -138,11 +138,11 @@ def _promoted(
     why_not: str | None,
     services: RunServices,
 ) -> dict[str, Any]:
-    """Make a registered version the current one, unless something speaks against it; return what came of it."""
+    """Make a registered version the current one unless there is a reason not to; return the result."""
     name, version = registration.name, ModelVersion(version=registration.version, run_id=run.run_id)
     if why_not is None and promote(name, version, services, by="the gate", instead_of=challenged):
         return {"promoted": True}
-    why_not = why_not or "another version became current meanwhile"
+    why_not = why_not or "another version became current in the meantime"
     return {"promoted": False, "promotion": f"not promoted: {why_not}; landfall promote {name}:{version.version}"}
 
 
@@ -163,9 +163,9 @@ def check_completed(run: RunRecord, report: TrainingReport, services: RunService
 def registration_by_person(
     run: RunRecord, register: Register, services: RunServices, *, tags: Mapping[str, str]
 ) -> tuple[ModelRegistration, TrainingReport]:
-    """Return what a person's registration of a completed run creates, whatever the metrics are, and its report.
+    """Return what a registration by a person creates, whatever the metrics are, and the report.
 
-    What it was trained on, and on which machines, must be known all the same. Raises GateError.
+    The training data and machines must still be known. Raises GateError.
     """
     _check_data(run)
     report = report_as_far_as_there_is_one(run, services.run_outputs, services.jobs)
@@ -179,7 +179,7 @@ def registration_by_person(
 
 
 def _reported_machines(report: TrainingReport) -> dict[str, Any]:
-    """Return on what a training says that it ran; a user's script may write anything there."""
+    """Return the machines in a training report; a user's script may write anything there."""
     details = report.details if isinstance(report.details, Mapping) else {}
     hosts = details.get("hosts")
     known = sorted({str(host)[:MAX_HOST_CHARS] for host in hosts}) if isinstance(hosts, list) else []
@@ -192,21 +192,21 @@ def _reported_machines(report: TrainingReport) -> dict[str, Any]:
 
 
 class _UnknownDataError(GateError):
-    """What a run was trained on is not known."""
+    """A run's training data are not known."""
 
     def __init__(self, run: RunRecord, evidence: str) -> None:
         super().__init__(
-            f"what it was trained on is not known: {evidence}; to train on the data as they are: {submit_again(run)}"
+            f"its training data are not known: {evidence}; to train on the current data: {submit_again(run)}"
         )
         self.evidence = evidence
 
 
 def _check_data(run: RunRecord) -> None:
-    """Raise GateError where a run's shards were written while it trained (see ``following``), or never compared."""
+    """Raise GateError if a run's shards were written while it trained (see ``following``), or never compared."""
     if run.failure_class == FailureClass.DATA_CHANGED:
         raise _UnknownDataError(run, str(run.failure_evidence))
     if run.data_etags is None and "data" in run.spec["inputs"]:
-        raise _UnknownDataError(run, "there is no record of the shards that were there when it was submitted")
+        raise _UnknownDataError(run, "there is no record of the shards at its submission")
 
 
 def model_version(run: RunRecord) -> str:
@@ -219,7 +219,7 @@ def model_version(run: RunRecord) -> str:
 
 
 def _closing(run: RunRecord, services: RunServices) -> dict[str, str]:
-    """Return what is to be said of the closing of a run's data: a guess, or the version of the Delta table."""
+    """Return notes on the closing of a run's data: that it was a guess, or the version of the Delta table."""
     closings = services.ledger.generations(run.dataset_version)
     closing = next((one for one in closings if one.number == run.generation), None)
     if closing is None:

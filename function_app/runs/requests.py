@@ -42,7 +42,7 @@ MAX_TEXT_CHARS = 200
 
 
 def asked_version(dataset: str, version: str | None, services: RunServices) -> DatasetVersion:
-    """Return the version that a caller asks for; synthetic data need none.
+    """Return the requested version; synthetic data need none.
 
     Raises NotFoundError, PipelineOutOfServiceError, VersionNameError.
     """
@@ -69,8 +69,8 @@ def request_run(
 ) -> tuple[RunRecord, bool]:
     """Plan and claim a run and put it into the queue; return it, and whether it is new.
 
-    ``forced_by``, the key of a request, trains again whatever was trained before. The same ``key`` means the same
-    run, so that a repeated call adds no second one, whatever has happened since.
+    ``forced_by``, the key of a request, trains again even if the same was trained before. A repeated call with the
+    same ``key`` returns the same run.
 
     Raises NotFoundError, VersionNotWholeError, OverrideError, VersionQuarantinedError, ScriptRefusedError,
     ConfigurationError, IdempotencyKeyError.
@@ -110,7 +110,7 @@ def _keyed(
 
 
 def queue_run(run: RunRecord, services: RunServices) -> None:
-    """Send the run's request, also for an existing run: the handler that claimed it may have died before sending."""
+    """Send the run's request, also for an existing run, because the handler that claimed it may have died."""
     if run.state in AWAITING_SUBMISSION:
         request = TrainingRequest(
             dataset_version=run.dataset_version, generation=run.generation, trigger=run.trigger, run_id=run.run_id
@@ -131,7 +131,7 @@ def closing_of(pipeline: Pipeline, version: DatasetVersion, services: RunService
 def _not_whole(pipeline: Pipeline, version: DatasetVersion, services: RunServices) -> VersionNotWholeError:
     missing = missing_shards(pipeline, version, services)
     refusal = () if missing else refusal_messages(version, services.ledger)
-    problem = f"refused as a set for {len(refusal)} reasons" if refusal else f"not whole: {len(missing)} missing"
+    problem = f"refused as a set for {len(refusal)} reasons" if refusal else f"not complete: {len(missing)} missing"
     return VersionNotWholeError(f"{version} is {problem}", missing=(*missing, *refusal))
 
 
@@ -218,7 +218,7 @@ def synthetic_closing(pipeline: Pipeline, version: DatasetVersion, services: Run
     generation = described(manifest, services.clock())
     services.documents.write_once(generation.manifest_path, manifest.to_json().encode())
     if services.ledger.add_generation(generation):
-        reason = "synthetic: the training generates its records, and there are no shards to wait for"
+        reason = "synthetic: the training generates its records, so there are no shards to wait for"
         services.history.record(str(version), "version_closed", reason, manifest=generation.manifest_path)
     return generation
 
@@ -235,7 +235,7 @@ class KeyedRequest:
 
     key: str
     content: Mapping[str, Any]
-    """Everything that was asked for; another content under the same key is an error."""
+    """The complete request; other content with the same key is an error."""
 
     @property
     def path(self) -> str:
@@ -248,19 +248,19 @@ class KeyedRequest:
         return f"{self.path.removesuffix('.json')}-{digest(self.content)[:16]}.json"
 
     def first_run(self, services: RunServices) -> RunRecord | None:
-        """Return the run to which this key led, None if there is none (yet). Raises IdempotencyKeyError."""
+        """Return the run of this key, or None. Raises IdempotencyKeyError."""
         claim = self._claimed(services.documents)
         return services.ledger.run(claim["run_id"]) if claim else None
 
     def claim(self, run_id: str, services: RunServices) -> RunRecord | None:
-        """Claim the key for the run that is about to be added; return the run of a caller that was faster.
+        """Claim the key for the run that is about to be added; return another caller's run if that was first.
 
-        A claim without a run is that of a caller that died: then this caller's run is added.
+        A claim without a run was left by a caller that died; this caller's run is added then.
         """
         return None if self._claim(services.documents, run_id=run_id) else self.first_run(services)
 
     def claim_for_answer(self, documents: DocumentStore) -> bool:
-        """Claim the key; return False where this request has claimed it before. Raises IdempotencyKeyError."""
+        """Claim the key; return False if this request has claimed it before. Raises IdempotencyKeyError."""
         if self._claim(documents):
             return True
         self._claimed(documents)
@@ -271,7 +271,7 @@ class KeyedRequest:
         return documents.write_once(self.path, json.dumps(content).encode())
 
     def _claimed(self, documents: DocumentStore) -> Mapping[str, str] | None:
-        """Return what this request has claimed. Raises IdempotencyKeyError where the key is another one's."""
+        """Return what this request has claimed. Raises IdempotencyKeyError if the key is another one's."""
         found = documents.read(self.path, max_bytes=MAX_CLAIM_BYTES)
         if found is None:
             return None

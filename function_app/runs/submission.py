@@ -42,17 +42,17 @@ logger = logging.getLogger(__name__)
 
 FORCED_TAG = TAG + "forced"
 MAX_NAMES = 100
-"""Largest number of names of one request: how often the same training may be given up before force is needed."""
+"""Maximum names of one request: how often the same training may be given up before force is needed."""
 MAX_EARLIER = 50
-"""Versions that one request puts in line before its own: each takes as long as a request."""
+"""Maximum versions that one request puts in line before its own; each takes as long as a request."""
 MAX_RUNS = 1000
 """Runs of a dataset that are searched for those that are not in line."""
 TRAINED = frozenset({RunState.COMPLETED, RunState.REGISTERED, RunState.NOT_REGISTERED})
-"""States of runs whose training would have the same result again."""
+"""States of runs whose training would give the same result again."""
 
 
 def handle_request(request: TrainingRequest, services: RunServices) -> None:
-    """Follow one training request to its job. Raises ServiceUnavailableError where it should be delivered again."""
+    """Handle one training request up to its job. Raises ServiceUnavailableError if it should be delivered again."""
     run = _claimed_run(request, services) if request.run_id is None else services.ledger.run(request.run_id)
     if run is None and request.run_id is not None:
         raise NotFoundError(f"training request names run {request.run_id}, which is not on record")
@@ -61,9 +61,9 @@ def handle_request(request: TrainingRequest, services: RunServices) -> None:
 
 
 def submit_run(run: RunRecord, services: RunServices, *, by: Actor = Actor.SUBMISSION) -> RunRecord:
-    """Submit a planned run; one that a dead handler left behind is submitted again, under the same name.
+    """Submit a planned run, or submit a run of a dead handler again under the same name.
 
-    Raises ServiceUnavailableError where Azure ML did not answer: the claim is given back, and another delivery or the
+    Raises ServiceUnavailableError if Azure ML did not answer: the claim is given back, and another delivery or the
     sweep tries again.
     """
     if run.sweep_id is not None:
@@ -106,7 +106,7 @@ def _measure_delay(run: RunRecord, written_at: datetime | None, services: RunSer
 
 
 def _to_submit(run: RunRecord, services: RunServices, by: Actor) -> StoredShards | None:
-    """Return a planned run's data where it is submitted now: its time has come, and it is admitted with its data."""
+    """Return a planned run's data if it may be submitted now: it is due and admitted, and its data are unchanged."""
     if outage := services.outage(run.dataset_version.dataset):
         _wait(run, outage, services, by)
         return None
@@ -130,14 +130,14 @@ def _to_submit(run: RunRecord, services: RunServices, by: Actor) -> StoredShards
 
 
 def _wait(run: RunRecord, reason: str, services: RunServices, by: Actor) -> None:
-    """Let a planned run wait: others may have its place, and the sweep asks for it again."""
+    """Let a planned run wait: others may take its place, and the sweep tries it again."""
     if by is Actor.SUBMISSION:  # the sweep looks at it every few minutes
         services.history.record(run.run_id, "request_suppressed", f"it waits: {reason}")
     release(run, services, by=by)
 
 
 def _why_untrainable(run: RunRecord, services: RunServices) -> str | None:
-    """Return why a run's data can no longer be trained on; None where they can."""
+    """Return why a run's data can no longer be trained on; None if they can."""
     latest = services.ledger.latest_generation(run.dataset_version)
     if latest is not None and latest.number > run.generation:
         return f"superseded by generation {latest.number}"
@@ -148,7 +148,7 @@ def _why_untrainable(run: RunRecord, services: RunServices) -> str | None:
 
 
 def _give_up(run: RunRecord, reason: str, services: RunServices, by: Actor) -> None:
-    """End a run before its submission. The end of a later attempt is notified, since the first one's was not."""
+    """End a run before its submission. For a later attempt people are notified of the logical run's end."""
     target = RunState.SUPPRESSED if run.attempt == 1 else RunState.CANCELED
     now = services.clock()
     run, moved = move_run(services.ledger, run, target, by=by, now=now, ended_at=now, reason=reason)
@@ -192,7 +192,7 @@ def _never_submitted(run: RunRecord, services: RunServices, by: Actor) -> RunRec
 def _submitted(run: RunRecord, services: RunServices, by: Actor) -> RunRecord:
     now = services.clock()
     pipeline = services.pipelines.get(run.dataset_version.dataset)
-    # Before the move: what dies in between is repeated.
+    # Before the transition, so that it is repeated after a crash in between.
     is_fresh = bool(pipeline and pipeline.has_own_outcomes) and notify_of_progress(run, "run_submitted", services)
     predicted = prediction(run, services)
     run, moved = move_run(
@@ -221,11 +221,11 @@ def _refused(run: RunRecord, problem: str, found: Mapping[str, Any], services: R
 
 
 def _claimed_run(request: TrainingRequest, services: RunServices) -> RunRecord | None:
-    """Return the run that a closing starts, claimed now or before; None where there is nothing to do."""
+    """Return the run that a closing starts, claimed now or before; None if there is nothing to do."""
     version = request.dataset_version
     generation = services.ledger.latest_generation(version)
     if generation is None:
-        raise NotFoundError(f"training request for {version}, which has never been whole")
+        raise NotFoundError(f"training request for {version}, which has never been complete")
     if generation.number != request.generation:
         reason = f"generation {request.generation} is superseded by {generation.number}"
         services.history.record(str(version), "request_suppressed", reason)
@@ -250,7 +250,7 @@ def _closings_run(pipeline: Pipeline, generation: Generation, trigger: str, serv
 
 
 def _line_up_earlier(pipeline: Pipeline, generation: Generation, services: RunServices) -> bool:
-    """Put the versions in line that closed earlier and whose requests are late, or whose handlers died.
+    """Put versions in line that closed earlier and whose requests are late or whose handlers died.
 
     Return whether these were all of them.
     """
@@ -270,7 +270,7 @@ def _line_up_earlier(pipeline: Pipeline, generation: Generation, services: RunSe
             if run is not None or _owes_run(pipeline, earlier, services):
                 submit_run(_closings_run(pipeline, earlier, CLOSED, services), services)
                 num_put += 1
-        except LandfallError:  # a version that cannot be trained holds up no other; the sweep tries it again
+        except LandfallError:  # a version that cannot be trained does not block others; the sweep tries it again
             logger.exception(f"{earlier.dataset_version} is not in line", extra={"action": "earlier_not_in_line"})
     return True
 
@@ -284,8 +284,8 @@ def claim_run(pipeline: Pipeline, generation: Generation, *, trigger: str, servi
     plan = unspent_plan(pipeline, generation, services)
     run_id = services.ledger.claim_auto_run(generation, plan.run_id)
     if run_id != plan.run_id:
-        # Claimed before a deployment changed what the plan resolves to. The name stands; its row may be missing
-        # where the claimer died in between.
+        # Claimed before a deployment changed the plan. The name stays; its row may be missing if the claimer died in
+        # between.
         logical_run = run_id.rpartition("-a")[0]
         plan = plan_run(pipeline, generation, services.workspace, logical_run=logical_run)
     planned = planned_run(
@@ -295,7 +295,7 @@ def claim_run(pipeline: Pipeline, generation: Generation, *, trigger: str, servi
         services.history.record(run_id, "run_planned", f"for {generation.dataset_version}, trigger {trigger}")
     run = services.ledger.run(run_id)
     if run is None:
-        raise NotFoundError(f"run {run_id} was written and is not on record; the ledger is not whole")
+        raise NotFoundError(f"run {run_id} was written and is not on record; the ledger is inconsistent")
     return run
 
 
@@ -307,9 +307,9 @@ def unspent_plan(
     options: TrainingOptions | None = None,
     forced_by: str | None = None,
 ) -> Plan:
-    """Return the plan of a request under the first of its names that has led, or can still lead, to a model.
+    """Return the plan of a request under its first name that has led, or can still lead, to a model.
 
-    ``forced_by`` makes it another request, with names of its own.
+    ``forced_by`` makes it another request, with other names.
     """
     for number in range(MAX_NAMES):
         again = "/".join([*([f"forced by {forced_by}"] if forced_by else []), *([str(number)] if number else [])])
@@ -323,9 +323,9 @@ def unspent_plan(
 
 
 def _is_spent(run: RunRecord, generation: Generation, ledger: RunsLedger) -> bool:
-    """Whether a run was never submitted, ended badly on an earlier generation, or its cause can be mended.
+    """Whether a run was never submitted, ended badly on an earlier generation, or its cause can be corrected.
 
-    A pipeline's mistake is mended in its file, missing ranks or GPUs on the cluster, shards that changed by the next
+    A pipeline's mistake is corrected in its file, missing ranks or GPUs on the cluster, changed shards by the next
     look at them, and data that broke the run where their hold was lifted. An unfinished run of an earlier generation
     cannot lead to a model: the same content was written again since, so it will be given up, or its model not
     registered.

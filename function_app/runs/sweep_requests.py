@@ -28,21 +28,21 @@ SWEEP_TAG = TAG + "sweep_id"
 
 @dataclass(frozen=True, kw_only=True)
 class SweepRequest:
-    """An option sweep that is asked for."""
+    """A request for an option sweep."""
 
     version: DatasetVersion
     option_sets: Sequence[Mapping[str, Any]]
-    """What each run overrides, beside ``overrides``."""
+    """Overrides of each run, in addition to ``overrides``."""
     max_node_hours: float
     trigger: str
     overrides: Mapping[str, Any] = field(default_factory=dict)
-    """What all runs override."""
+    """Overrides of all runs."""
     num_nodes: int = 1
     """Nodes of each run."""
     forced_by: str | None = None
-    """The key of a request that trains again whatever was trained before."""
+    """The key of a request that trains again even if the same was trained before."""
     key: str | None = None
-    """The same key means the same sweep, whatever has happened since."""
+    """The same key always means the same sweep."""
 
     @property
     def keyed(self) -> KeyedRequest | None:
@@ -123,7 +123,7 @@ def _variants(pipeline: Pipeline, request: SweepRequest) -> Iterator[_Variant]:
     for own in request.option_sets:
         if twice := sorted(request.overrides.keys() & own.keys()):
             raise OptionSweepError(
-                f"{twice[0][:100]} is set for all runs, and differs among them: state it once, in the sweep"
+                f"{twice[0][:100]} is set for all runs and also differs among them: state it only in the sweep"
             )
         overrides = {**request.overrides, **own}
         if is_own_script(pipeline.train.script):
@@ -135,7 +135,7 @@ def _variants(pipeline: Pipeline, request: SweepRequest) -> Iterator[_Variant]:
 def with_arguments(pipeline: Pipeline, values: Mapping[str, Any]) -> Pipeline:
     """Return a pipeline whose script gets other numbers for some of its `train.arguments`. Raises OverrideError.
 
-    Only numbers, in place of numbers: a text of a caller would become part of a command line.
+    Only numbers may replace numbers, because a caller's text would become part of a command line.
     """
     words = list(pipeline.train.arguments)
     flags = ((n, word.partition("=")[0]) for n, word in enumerate(words) if word[:1] == "-" and not _is_number(word))
@@ -169,7 +169,7 @@ def _is_number(text: str) -> bool:
 
 
 def _on_nodes(pipeline: Pipeline, num_nodes: int) -> Pipeline:
-    """Return the pipeline with another number of nodes. Raises OptionSweepError where its cluster has fewer."""
+    """Return the pipeline with another number of nodes. Raises OptionSweepError if its cluster has fewer."""
     machines = pipeline.machines
     if not 1 <= num_nodes <= machines.max_nodes:
         raise OptionSweepError(
@@ -224,6 +224,6 @@ def _compared_by(pipeline: Pipeline) -> tuple[str | None, bool]:
     required = pipeline.register_.require if pipeline.register_ else ()
     if pipeline.register_ and not required:
         raise OptionSweepError(
-            f"pipeline {pipeline.pipeline}: register.require names no metric to compare the runs by; add one"
+            f"pipeline {pipeline.pipeline}: register.require has no metric to compare the runs by; add one"
         )
     return (required[0].metric, required[0].at_least is not None) if required else (None, True)

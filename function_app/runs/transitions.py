@@ -1,4 +1,4 @@
-"""Changing a run's row: decide on the row as it was read, write under its revision, and read again on a conflict."""
+"""Change a run's row: decide on the row as read, write it under its revision, and read it again on a conflict."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ MAX_TRIES = 8
 def move_run(
     ledger: RunLedger, run: RunRecord, target: RunState, *, by: Actor, now: datetime, **members: Any
 ) -> tuple[RunRecord, bool]:
-    """Move a run forward with one write; return it as it then stands, and whether this call moved it.
+    """Move a run to another state with one write; return its current row, and whether this call moved it.
 
-    A move that the table of states does not allow this actor is logged and changes nothing.
+    A transition that the table of states does not allow for this actor is logged and changes nothing.
     """
     moved = False
 
@@ -47,10 +47,10 @@ def move_run(
 
 
 def change_run(ledger: RunLedger, run: RunRecord, change: Callable[[RunRecord], RunRecord | None]) -> RunRecord:
-    """Apply a pure change to a run as it was read; return the run as it then stands.
+    """Apply a pure change to a run; return its current row.
 
-    Where another writer was first, the row is read again and the change applied to it. ``change`` returns None where
-    nothing is left to do. Raises NotFoundError, and LedgerConflictError where other writers were first each time.
+    If another writer was first, the row is read again and the change applied to it. ``change`` returns None if
+    nothing remains to do. Raises NotFoundError, and LedgerConflictError if other writers were first each time.
     """
     run_id = run.run_id
     for _ in range(MAX_TRIES):
@@ -66,7 +66,7 @@ def change_run(ledger: RunLedger, run: RunRecord, change: Callable[[RunRecord], 
 
 
 def run_on_record(ledger: RunLedger, run_id: str) -> RunRecord:
-    """Return a run as it stands. Raises NotFoundError."""
+    """Return a run's current row. Raises NotFoundError."""
     run = ledger.run(run_id)
     if run is None:
         raise NotFoundError(f"run {run_id} is not on record")

@@ -1,4 +1,4 @@
-"""Dead letters: messages and events that were given up move to the ledger with their error, and can be replayed."""
+"""Dead letters: failed messages and events are moved to the ledger with their error, and can be replayed."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def _deliver(letter: DeadLetter, services: Services) -> None:
     name = letter.dead_letter_id
     if not letter.is_whole:
         raise ReplayRefusedError(
-            f"dead letter {name} was too large to be kept: upload the shard or submit the run again instead"
+            f"dead letter {name} was too large to be stored: upload the shard or submit the run again instead"
         )
     if letter.source == DEAD_LETTERS:
         send_again(letter.payload, services)
@@ -167,7 +167,7 @@ def _announce(letter: DeadLetter, services: NotifyServices) -> None:
 
 
 def subject_of(source: str, payload: str) -> str:
-    """Return a blob's path, a run id or ``dataset/version``; empty where the payload names none."""
+    """Return a blob's path, a run id or ``dataset/version``; empty if the payload names none."""
     try:
         if source == TRAINING_REQUESTED:
             request = TrainingRequest.from_json(payload)

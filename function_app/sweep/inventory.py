@@ -28,7 +28,7 @@ class Look:
     """What a pass found out about one version."""
 
     blobs: str
-    """Digest of the version's blobs and its pipeline's splits; empty where some blobs are too young to be judged."""
+    """Digest of the version's blobs and its pipeline's splits; empty if some blobs are too young to be judged."""
     last_verdict_at: datetime | None
     last_accepted_at: datetime | None
     last_rejected_at: datetime | None
@@ -89,8 +89,8 @@ def _record_unlisted(beginning: str, services: IngestServices) -> None:
     folders = beginning.split("/")[:-1]
     subject = "/".join(folders[:2])
     reason = (
-        f"storage cannot list a blob whose name begins with {beginning!r} and goes on with an unusual character; "
-        "delete or rename it: until then every listing takes longer, and blobs with unusual names are passed over"
+        f"storage cannot list a blob whose name begins with {beginning!r} and continues with an unusual character; "
+        "delete or rename it: until then every listing takes longer, and blobs with unusual names are skipped"
     )
     services.history.record(subject, "blob_not_listed", reason)
     services.ledger.set_mark(name, day)

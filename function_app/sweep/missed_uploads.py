@@ -1,6 +1,6 @@
-"""What was uploaded without an event becomes messages in the queue of uploads, in fair turns between datasets.
+"""Send missed uploads to the queue, alternating between datasets.
 
-The sweep itself reads no shard: one dataset with thousands of them neither delays the others nor the sweep.
+The sweep itself does not read shards, so a dataset with thousands of them delays neither others nor the sweep.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from shared.errors import LandfallError
 MAX_SHARDS = 2000
 """Shards of one dataset that one sweep sends; the next sweep continues."""
 BUDGET_S = 20.0
-"""After this time the sweep goes on to its other work; the next sweep continues."""
+"""After this time the sweep continues to its other work; the next sweep continues."""
 SHARDS_OF_A_TURN = 10
 """Shards of one message: a tenth of the requests, and still far below the size of a message."""
 LAST_MODIFIED_STEP = timedelta(seconds=1)

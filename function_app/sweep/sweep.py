@@ -1,4 +1,4 @@
-"""The sweep: find what events have missed, and repair it with the functions that events call too."""
+"""The sweep: find work whose event was lost, and do it with the same functions that events call."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def _counted(things: Iterable[_Thing], name: str, tally: Counter[str]) -> Iterat
 
 
 def _each(things: Iterable[_Thing], care: Callable[[_Thing], object]) -> Iterator[str]:
-    """Call ``care`` for each thing; yield the message of a failure and go on with the next thing."""
+    """Call ``care`` for each thing; yield the message of a failure and continue with the next thing."""
     try:
         for thing in things:
             try:
@@ -133,7 +133,7 @@ def _care_for_version(version: DatasetVersion, inventory: Inventory, services: I
 def _looked_after(
     pipeline: Pipeline, version: DatasetVersion, inventory: Inventory, services: IngestServices
 ) -> Generation | None:
-    """Close a version that is whole, warn of one that is stalled; return the closing that needs its follow-up."""
+    """Close a version that is complete, warn of one that is stalled; return the closing that needs its follow-up."""
     look = look_at(version, pipeline, services, inventory)
     if look.last_rejected_at is not None:
         sum_up_rejections(pipeline, version, look.last_rejected_at, services)

@@ -1,6 +1,6 @@
 """Jobs with Landfall's tags that the ledger does not know: after a restored table, a lost row or a copied job.
 
-A run is claimed before it is submitted, so no crash leads here. Where planning the run again gives the spec whose
+A run is claimed before it is submitted, so no crash leads here. If planning the run again gives the spec whose
 hash is on the job, the run is adopted. For every other job people are notified: with only half of the record, a model
 would be registered without its lineage.
 """
@@ -57,7 +57,7 @@ def _care_for(job: JobStatus, services: RunServices) -> None:
 def _replanned(
     job: JobStatus, pipeline: Pipeline, version: DatasetVersion, services: RunServices
 ) -> RunRecord | None:
-    """Return the run's row as its submission wrote it; None where planning it again gives another job."""
+    """Return the run's row as its submission wrote it; None if planning it again gives another job."""
     generation, name = services.ledger.latest_generation(version), _FIRST_ATTEMPT.fullmatch(job.name)
     if generation is None or name is None or generation.fingerprint != job.tags.get(TAG + "fingerprint"):
         return None

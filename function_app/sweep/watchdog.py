@@ -116,7 +116,7 @@ def _warned_of_preparing(run: RunRecord, pipeline: Pipeline, waited_s: float, se
     text = (
         f"Run {run.run_id} of {run.dataset_version} has been in preparation for {in_words(waited_s)}: Azure ML "
         "builds or pulls the image of its environment. The log of the build is in the studio, under the job's "
-        "outputs. An image that is in a registry before is not built: landfall publish --image. To end the run: "
+        "outputs. Use an image from a registry to avoid the build: landfall publish --image. To end the run: "
         f"landfall cancel {run.run_id}"
     )
     content = {"text": text, "run_id": run.run_id, "environment_id": run.spec.get("environment_id")}
@@ -143,8 +143,8 @@ def quota_advice(run: RunRecord, pipeline: Pipeline) -> str:
     vcpus = f", {int(match[1]) * run.num_nodes} vCPUs in all" if match else ""
     words = (
         f"Check the quota of the VM family of {size} in the workspace's region: the run needs {run.num_nodes} "
-        f"nodes{vcpus}. Check that the cluster's maximum is at least {run.num_nodes} nodes. Where both suffice, the "
-        "region may be out of capacity: use another size or region."
+        f"nodes{vcpus}. Check that the cluster's maximum is at least {run.num_nodes} nodes. If both are sufficient, "
+        "the region may be out of capacity: use another size or region."
     )
     known = vm_size(size)
     if known is not None and known.retired:
@@ -168,7 +168,7 @@ def _stopped_responding(run: RunRecord, pipeline: Pipeline, services: RunService
     if silent_s >= pipeline.watch.not_responding_after_s:
         text = (
             f"Run {run.run_id} of {run.dataset_version} {_condition(status)} for {in_words(silent_s)}: its nodes may "
-            f"be gone, or still cost money. Look at it in the studio, or end it: landfall cancel {run.run_id}"
+            f"be gone, or still cost money. Check it in the studio, or end it: landfall cancel {run.run_id}"
         )
         warn_once(
             pipeline.notify,
@@ -206,7 +206,7 @@ def _watch_cluster(run: RunRecord, services: RunServices) -> None:
 
 
 def warn_if_stalled(pipeline: Pipeline, version: DatasetVersion, look: Look, services: IngestServices) -> None:
-    """Warn where a version is not whole and no shard has come for longer than the pipeline allows."""
+    """Warn where a version is not whole and no shard has arrived for longer than the pipeline allows."""
     if look.last_verdict_at is None:
         return  # no shard has been judged yet
     idle_s = (services.clock() - look.last_verdict_at).total_seconds()
@@ -218,7 +218,7 @@ def warn_if_stalled(pipeline: Pipeline, version: DatasetVersion, look: Look, ser
     named = ", ".join(missing[:MAX_NAMED])
     more = f" and {len(missing) - MAX_NAMED} more" if len(missing) > MAX_NAMED else ""
     content = {
-        "text": f"{version} is not whole, and no shard has come for {in_words(idle_s)}. Missing: {named}{more}.",
+        "text": f"{version} is incomplete, and no shard has arrived for {in_words(idle_s)}. Missing: {named}{more}.",
         "dataset": version.dataset,
         "version": version.version,
         "num_missing": len(missing),

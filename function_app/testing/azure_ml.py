@@ -40,9 +40,9 @@ class MemoryJobs:
     metrics: dict[str, dict[str, float]] = field(default_factory=dict)
     """What jobs logged to their MLflow runs, by the job's name."""
     metrics_refusal: str | None = None
-    """Where set, asking for metrics raises it."""
+    """If set, reading metrics raises it."""
     refusal: str | None = None
-    """Where set, every submission raises it."""
+    """If set, every submission raises it."""
     known_assets: JobAssets = field(
         default_factory=lambda: JobAssets(image=f"registry.example/training@sha256:{'1' * 64}", commit="2" * 40)
     )
@@ -50,9 +50,9 @@ class MemoryJobs:
     deleted_computes: set[str] = field(default_factory=set)
     """Missing computes; all others exist."""
     capacity_now: Capacity = field(default_factory=lambda: Capacity(refusal=ROLE_MISSING))
-    """The clusters and quotas; by default as an identity sees them that has a role on the workspace alone."""
+    """The clusters and quotas; by default those visible to an identity with a role only on the workspace."""
     capacity_refusal: LandfallError | None = None
-    """Where set, asking for clusters and quotas raises it."""
+    """If set, reading clusters and quotas raises it."""
     unpublished: set[str] = field(default_factory=set)
     """ARM ids of files, environments and code that are not published; all others are."""
 

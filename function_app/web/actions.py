@@ -1,4 +1,4 @@
-"""Actions of the pages: each says on a page of its own what it will do, and does it when that page is confirmed."""
+"""Actions of the pages: each shows a confirmation page and runs when that page is confirmed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ from function_app.notify.messages import in_words
 from function_app.registry.promotion import current_model, promote_by_person, registered_version
 from function_app.registry.promotion import history_subject as history_subject_of_model
 from function_app.runs.admission import refuse_held, release_data, why_held
+from function_app.runs.attempts import attempts_of, known_cost, spent_node_hours
 from function_app.runs.cancellation import cancel_run
+from function_app.runs.comparison import as_if_ended
 from function_app.runs.late_registration import MAX_WHY_CHARS, look_at_registration, register_later
 from function_app.runs.mistakes import check_script, refuse_bad_script
 from function_app.runs.requests import asked_version, request_run
@@ -37,9 +39,9 @@ actions = APIRouter()
 
 
 async def _confirmed(request: Request) -> str:
-    """Return the key of the page that was confirmed. Raises SignInError for a form of another site.
+    """Return the key of the confirmed page. Raises SignInError for a form of another site.
 
-    A browser sends a person's sign-in with such a form too, but says itself where the form comes from.
+    A browser sends the sign-in with such a form too, but it also states the form's origin.
     """
     site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin", "")
     is_own = site == "same-origin" if site else urlsplit(origin).netloc == request.headers.get("host")
@@ -64,7 +66,7 @@ def _ask(
 
 
 def _record(view: View, subject: str, what: str) -> None:
-    """Record who asked for what, before it is done."""
+    """Record who requested which action, before it runs."""
     view.services.history.record(subject, "person_asked", f"{view.person.name} asked on a page {what}")
 
 
@@ -92,12 +94,20 @@ def ask_to_cancel(run_id: RunId, view: PageView) -> Response:
         view,
         f"Cancel run {run_id}?",
         f"It trains {run.dataset_version} on {run.num_nodes} nodes of {run.spec.get('compute')} and is {run.state}.",
-        "Its job ends, no further attempt starts, and no model is registered. What it has cost so far is spent.",
+        f"Its job ends, no further attempt starts, and no model is registered. {_spent(run, view.services)}",
         "Other versions that wait are trained.",
         do="Cancel the run",
         is_harmful=True,
         back=_run_path(run_id),
     )
+
+
+def _spent(run: RunRecord, services: Services) -> str:
+    """Return what all attempts of a run have taken so far."""
+    spent = [as_if_ended(each, services.clock()) for each in attempts_of(run, services.ledger)]
+    cost = known_cost(services.pipelines.get(run.dataset_version.dataset), spent, services.plan_facts)
+    money = "" if cost is None else f", {cost:.2f} {services.plan_facts.currency}".rstrip()
+    return f"What it has taken so far is spent: {spent_node_hours(spent):.2f} node-hours{money}."
 
 
 @actions.post("/runs/{run_id}/cancel")
@@ -120,18 +130,18 @@ def _run(run_id: str, services: Services) -> RunRecord:
 
 # -- register later -------------------------------------------------------------------------------------------
 async def _stated_reason(request: Request) -> str:
-    """Return why a person does it, as the form says; empty for a form without a reason."""
+    """Return the reason that the form states; empty for a form without one."""
     return parse_qs((await request.body()).decode(errors="replace")).get("why", [""])[0].strip()
 
 
 @actions.get("/runs/{run_id}/register")
 def ask_to_register(run_id: RunId, view: PageView) -> Response:
-    """Say what the registration of a run's model against the gate does."""
+    """Say what registering a model that the gate refused does."""
     view.require(Role.ADMIN)
     found = look_at_registration(run_id, view.services)
     if found.is_registered:
         return _back(_run_path(run_id))
-    asks = "Why is it registered all the same?"
+    asks = "Why do you register it although the gate did not?"
     title = f"Register the model of run {run_id}?"
     return _ask(view, title, *found.in_words(), do="Register the model", back=_run_path(run_id), asks=asks)
 
@@ -141,7 +151,7 @@ def register(run_id: RunId, view: PageView, _: Confirmed, why: Annotated[str, De
     """Register the model of a run that the gate did not register."""
     view.require(Role.ADMIN)
     if not why:
-        raise NotRegistrableError("the form states no reason: go back, and say why")
+        raise NotRegistrableError("the form states no reason: go back and enter one")
     look_at_registration(run_id, view.services)
     _record(view, run_id, f"to register its model: {why}")
     register_later(run_id, view.services, by=f"{view.person.name} on a page", why=why)
@@ -165,7 +175,7 @@ def ask_to_submit(dataset: DatasetName, version: VersionName, view: PageView) ->
         view,
         f"Train on {named} again?",
         f"A new run of pipeline {pipeline.pipeline} trains on generation {generation.number} "
-        f"({generation.num_records:,} records), whatever was trained before. It waits its turn like every run.",
+        f"({generation.num_records:,} records), even if the same was trained before. It waits in the run queue.",
         f"It takes {train.num_nodes} nodes of {machines.cluster} ({machines.vm_size}) for at most "
         f"{in_words(train.timeout_s)}: at most {hours:.1f} node-hours{cost} for each attempt.",
         *_planned(named, view.services),
@@ -195,11 +205,11 @@ def _planned(version: DatasetVersion, services: Services) -> Iterator[str]:
 
 
 def _trainable(version: DatasetVersion, pipeline: Pipeline, services: Services) -> Generation:
-    """Return what is trained on. A repeated training is forced, and would pass over a hold and errors of a script."""
+    """Return the closing to train on. Refuse a hold and script errors, which a forced request would ignore."""
     generation = services.ledger.latest_generation(version)
     if generation is None:
         raise NotFoundError(
-            f"{version} has never been whole, so it cannot be trained on; its page says what is missing"
+            f"{version} has never been complete, so it cannot be trained on; its page says what is missing"
         )
     refuse_held(generation, services.ledger)
     refuse_bad_script(pipeline, check_script(pipeline, services.read_script, services.read_modules))
@@ -246,7 +256,7 @@ def ask_to_release(dataset: DatasetName, version: VersionName, view: PageView) -
         raise NotFoundError(f"{named} is not on hold")
     lines = (
         f"It is on hold, because {held}.",
-        "Runs on it can be requested again. Nothing is trained by that alone.",
+        "Runs on it can be requested again. Lifting the hold starts no run.",
     )
     return _ask(view, f"Lift the hold on {named}?", *lines, do="Lift the hold", back=_version_path(named))
 
@@ -271,8 +281,8 @@ def ask_to_replay(dead_letter_id: DeadLetterId, view: PageView) -> Response:
         view,
         f"Replay dead letter {dead_letter_id}?",
         f"Its message about {letter.subject or 'an unknown subject'} is sent to {letter.source} again. "
-        "The present state is checked first, so nothing is done twice.",
-        f"Its last error was: {letter.error}. If the cause remains, it comes back.",
+        "The current state is checked first, so nothing is done twice.",
+        f"Its last error was: {letter.error}. If the cause remains, it fails again.",
         do="Replay the dead letter",
         back="/dead-letters",
     )

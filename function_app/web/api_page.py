@@ -1,4 +1,4 @@
-"""The page that describes the HTTP API to people, from the same document that programs read."""
+"""The HTML description of the HTTP API, rendered from its OpenAPI document."""
 
 from __future__ import annotations
 

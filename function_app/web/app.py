@@ -24,7 +24,7 @@ MAX_BODY_BYTES = 64 << 10
 
 
 def build_web_app(services: Callable[[], Services]) -> ASGIApp:
-    """Return the web app; requests call ``services`` when they need them, so a misconfigured app still answers."""
+    """Return the web app; ``services`` is called per request, so a misconfigured app still answers."""
     return Guard(RateLimited(_api(), services, caller=key_of, refusal=too_many), services)
 
 
@@ -36,7 +36,7 @@ def build_api_page() -> Response:
 
 @cache
 def _api() -> FastAPI:
-    """Return the API's routes, which know no services: they are built once, with the first request."""
+    """Return the API's routes; they hold no services and are built once, by the first request."""
     app = FastAPI(title="Landfall", version="0.1.0", openapi_url="/api/openapi.json", docs_url=None, redoc_url=None)
     app.include_router(router)
     add_error_handlers(app)
@@ -46,7 +46,7 @@ def _api() -> FastAPI:
 
 
 def build_pages_app(services: Callable[[], Services]) -> ASGIApp:
-    """Return the app of the pages, which has no route of the API: the host asks for no key before it."""
+    """Return the app of the pages. It has no route of the API, because the host requires no key for it."""
     return Guard(RateLimited(_pages(), services, caller=person_of, refusal=too_many_pages), services)
 
 
@@ -60,7 +60,7 @@ def _pages() -> FastAPI:
 
 
 class Guard:
-    """Outermost ASGI layer: refuses large bodies, gives requests their services, lets no exception reach the host."""
+    """Outermost ASGI layer: refuses large bodies, attaches the services, and handles every exception."""
 
     def __init__(self, app: ASGIApp, services: Callable[[], Services]) -> None:
         self._app, self._services = app, services
@@ -79,11 +79,11 @@ class Guard:
         try:
             await self._app(scope, _replay(body, receive), send)
         except Exception:  # noqa: BLE001 (Starlette answers with our error handler, and then raises again)
-            logger.debug("an error was answered already", extra={"action": "error_answered"})
+            logger.debug("an error response was already sent", extra={"action": "error_answered"})
 
 
 async def _bounded_body(receive: Receive) -> bytes | None:
-    """Return the whole body, None if it is larger than any request of this API."""
+    """Return the whole body, or None if it is too large for this API."""
     body: bytes = b""
     while True:
         message = await receive()
@@ -95,7 +95,7 @@ async def _bounded_body(receive: Receive) -> bytes | None:
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:
-    """Return a channel that delivers the body once, and then the messages of ``receive``."""
+    """Return a channel that delivers the body first and then the messages of ``receive``."""
     waiting = [body]
 
     async def replayed() -> Message:

@@ -26,7 +26,7 @@ from shared.vm_sizes import device_of
 NOT_UNICODE = "string_unicode"
 """Pydantic's name of this error."""
 BoundedText = Annotated[str, Field(max_length=MAX_TEXT_CHARS)]
-"""Pydantic finds lone surrogates where it counts characters; elsewhere in a dict it lets them through."""
+"""Pydantic rejects lone surrogates only in strings with a length limit, so keys and values of dicts need one."""
 MAX_FREQUENT = 20
 """Most frequent values of a feature that a response lists."""
 
@@ -56,11 +56,11 @@ class RunRequest(BaseModel):
         default=False,
         description="Train even if the same was trained before, or if the training script has lint errors.",
     )
-    dry_run: bool = Field(default=False, alias="dryRun", description="Answer with a plan, and change nothing.")
+    dry_run: bool = Field(default=False, alias="dryRun", description="Return a plan and change nothing.")
 
 
 class ProblemPart(BaseModel):
-    """One thing that is wrong, and where in the request."""
+    """One problem and its place in the request."""
 
     detail: str
     pointer: str | None = Field(
@@ -141,7 +141,7 @@ class StatisticsBody(BaseModel):
     """Statistics of the records in a split's accepted shards."""
 
     num_records: int
-    num_bytes: int = Field(description="Size of the records; for Parquet of the uncompressed pages.")
+    num_bytes: int = Field(description="Size of the records; for Parquet, of the uncompressed pages.")
     size_bytes: int = Field(description="Size of the shards as stored.")
     label_feature: str | None
     labels: dict[str, int] = Field(description="Number of records for each label.")
@@ -171,15 +171,16 @@ class StatisticsBody(BaseModel):
 class SplitBody(BaseModel):
     """One required split of a version."""
 
-    num_shards: int | None = Field(description="Null as long as it is unknown: before the first shard or marker.")
+    num_shards: int | None = Field(description="Null while it is unknown: before the first shard or marker.")
     accepted: int
     num_missing: int
     missing: list[str] = Field(
-        description=f"Shards that do not exist or were rejected, and what else is missing; at most {MAX_LISTED}."
+        description=f"Missing and rejected shards, and what else is missing; at most {MAX_LISTED}."
     )
     num_unlisted: int = 0
     unlisted: list[str] = Field(
-        default=[], description=f"Files that the version's list does not name: no part of it; at most {MAX_LISTED}."
+        default=[],
+        description=f"Files that the version's list does not name, so they are not part of it; at most {MAX_LISTED}.",
     )
     num_rejected: int
     rejected: list[RejectedShard] = Field(description=f"Rejected shards with their reasons; at most {MAX_LISTED}.")
@@ -221,7 +222,7 @@ class GenerationBody(RecordBody):
     num_records: int
     closed_at: datetime
     guess: str | None = Field(
-        description="What it was guessed from that all shards had come; null where that is known."
+        description="The evidence from which the version is assumed to be complete; null if it is known to be."
     )
     table_version: int | None = Field(
         description="The version of the Delta table that was closed; null for other layouts."
@@ -254,7 +255,7 @@ class RunBody(BaseModel):
     state: RunState
     state_since: datetime
     waiting: str | None = Field(
-        default=None, description="What a run that is in line waits for, and how many versions go before it."
+        default=None, description="What a queued run waits for, and how many versions are ahead of it."
     )
     created_at: datetime
     submitted_at: datetime | None
@@ -265,7 +266,7 @@ class RunBody(BaseModel):
     model_name: str | None
     model_version: str | None
     metrics: dict[str, float]
-    evidence: dict[str, Any] = Field(description="What the registration was decided on; see docs/registry.md.")
+    evidence: dict[str, Any] = Field(description="The evidence for the registration; see docs/registry.md.")
     num_nodes: int
     world_size: int | None
     forced_by: str | None = Field(description="Key of the request that forced the run.")
@@ -282,13 +283,13 @@ class RunBody(BaseModel):
     notifications: list[NotificationBody] | None = Field(
         default=None, description="Notifications, sent or to be sent; null in lists of runs."
     )
-    prediction: PredictionBody | None = Field(description="Predicted at the submission, and what happened.")
+    prediction: PredictionBody | None = Field(description="The prediction at submission, and the result.")
 
     @classmethod
     def of(
         cls, run: RunRecord, queue: RunQueue, notifications: Iterable[NotificationRecord] | None = None
     ) -> RunBody:
-        """Return the body of a run, with its place in line."""
+        """Return the body of a run, with its place in the run queue."""
         derived = ("dataset", "version", "waiting", "notifications", "outputs", "prediction")
         own: dict[str, Any] = {name: getattr(run, name) for name in cls.model_fields if name not in derived}
         return cls(
@@ -303,16 +304,16 @@ class RunBody(BaseModel):
 
 
 class HoldBody(BaseModel):
-    """What a release has lifted."""
+    """The hold that a release has lifted."""
 
     dataset: str
     version: str
-    released: bool = Field(description="False where the version was not on hold.")
-    reason: str | None = Field(description="Why it was on hold; null where it was not.")
+    released: bool = Field(description="False if the version was not on hold.")
+    reason: str | None = Field(description="Why it was on hold; null if it was not.")
 
 
 class MachinesBody(BaseModel):
-    """What a pipeline's jobs run on."""
+    """The machines of a pipeline's jobs."""
 
     cluster: str
     vm_size: str
@@ -336,15 +337,15 @@ class MachinesBody(BaseModel):
 class PipelineBody(BaseModel):
     """One pipeline, in service or out of service."""
 
-    dataset: str | None = Field(description="Null where a file does not tell it.")
+    dataset: str | None = Field(description="Null if the file does not state it.")
     pipeline: str | None = Field(description="Null for a pipeline that is out of service.")
     state: Literal["in_service", "out_of_service"]
     splits: list[str] | None = Field(
-        description="Splits whose shards it takes: none for synthetic data; null if out of service."
+        description="Splits whose shards it accepts: none for synthetic data; null if out of service."
     )
     layout: dict[str, Any] | None = Field(description="The pipeline's `data.layout`; null if out of service.")
     machines: MachinesBody | None = Field(description="What its jobs run on; null if out of service.")
-    problems: list[str] = Field(description="What to mend: file, field, problem; empty for a pipeline in service.")
+    problems: list[str] = Field(description="What to correct: file, field, problem; empty for a pipeline in service.")
 
 
 class PipelinesBody(BaseModel):
@@ -399,11 +400,9 @@ class VersionBody(BaseModel):
     drift_measures: list[MeasureBody] = Field(
         description="All measures of the drift, also those within their threshold."
     )
-    drift_reference: str | None = Field(
-        description="The dataset version that the model was trained on which was current at that time."
-    )
+    drift_reference: str | None = Field(description="The dataset version of the model that was current at that time.")
     generation: GenerationBody | None
-    superseded: list[GenerationBody] = Field(description="Earlier closings, whose content does not exist any more.")
+    superseded: list[GenerationBody] = Field(description="Earlier closings, whose content no longer exists.")
     runs: list[RunBody]
 
     @classmethod
@@ -443,7 +442,7 @@ class HistoryBody(RecordBody):
     kind: Literal["version", "run", "blob"]
     lines: list[HistoryEntryBody]
     num_omitted: int = Field(description=f"Older entries that are not listed; a response lists {MAX_LINES} at most.")
-    awaited: list[str] = Field(description="What has to happen next, in words; empty if nothing has to.")
+    awaited: list[str] = Field(description="What has to happen next, in words; empty if nothing.")
 
 
 class SweepBody(RecordBody):
@@ -467,8 +466,8 @@ class RequestedSweepBody(RecordBody):
     requested_at: datetime
     started_at: datetime | None
     ended_at: datetime | None
-    report: SweepBody | None = Field(description="What it found and did, as soon as it has ended.")
-    error: str | None = Field(description="Why it failed as a whole; what failed in parts is in the report.")
+    report: SweepBody | None = Field(description="What it found and did, once it has ended.")
+    error: str | None = Field(description="Why the whole sweep failed; failures of single parts are in the report.")
 
 
 class DeadLetterSummary(RecordBody):

@@ -15,9 +15,9 @@ CELL = 12
 FEW_CELLS = 100
 FEW_SHARDS = 1000
 MAX_CELLS = 100_000
-"""Cells that are drawn for one split; the page says how many are left out."""
+"""Maximum cells drawn for one split; the page says how many are omitted."""
 MAX_LINKS = 1000
-"""Rejected cells that can be opened; the table below lists no more either."""
+"""Maximum rejected cells that can be opened, and rows of the table below."""
 CURVE_WIDTH, CURVE_HEIGHT = 600, 240
 MAX_POINTS = 500
 MAX_DOTS = 200
@@ -32,7 +32,7 @@ NUM_COLOURS, NUM_DASHES = 8, 4
 
 @dataclass(frozen=True, kw_only=True)
 class Stretch:
-    """Neighbouring cells of one state in one row: drawn as one rectangle, whatever their number."""
+    """Adjacent cells with the same state in one row, drawn as one rectangle."""
 
     x: int
     y: int
@@ -68,7 +68,7 @@ class Grid:
 
     @property
     def scale(self) -> int:
-        """How many pixels a unit has: a few cells are large enough for a finger."""
+        """Pixels per unit; a grid of few cells is drawn larger, for touch screens."""
         return 2 if self.width * self.height <= FEW_CELLS * CELL**2 else 1
 
 
@@ -174,7 +174,7 @@ _NOT_MEASURES = frozenset({"epoch", "epochs", "step"})
 
 
 def charts(epochs: Sequence[Mapping[str, float]]) -> list[Chart]:
-    """Return the charts of a run: loss, accuracy and throughput, as far as the epochs have them."""
+    """Return the charts of a run: loss, accuracy and throughput, if the epochs have them."""
     step = -(-len(epochs) // MAX_POINTS) or 1
     thinned = [*epochs[::step], *(epochs[-1:] if (len(epochs) - 1) % step else [])]
     found = (
@@ -185,7 +185,7 @@ def charts(epochs: Sequence[Mapping[str, float]]) -> list[Chart]:
 
 
 def compared_charts(runs: Sequence[Sequence[Mapping[str, float]]]) -> list[Chart]:
-    """Return a chart for each measure with a curve for each run; of many epochs some, with the last of each run."""
+    """Return a chart for each metric with a curve for each run; many epochs are thinned, keeping each run's last."""
     numbers = sorted({epoch["epoch"] for epochs in runs for epoch in epochs})
     step = -(-len(numbers) // MAX_COMPARED_EPOCHS) or 1
     kept = {*numbers[::step], *(max(epoch["epoch"] for epoch in epochs) for epochs in runs if epochs)}
@@ -218,7 +218,7 @@ def _values(measure: str, epochs: Sequence[Mapping[str, float]]) -> dict[float, 
 
 
 def stroke(number: int) -> str:
-    """Return the classes of a curve: neighbours differ in colour and in dashes, and no two of the first 32 agree."""
+    """Return the CSS classes of a curve's colour and dashes, which are unique among the first 32 curves."""
     return f"curve-{number % NUM_COLOURS} dash-{(number + number // NUM_COLOURS) % NUM_DASHES}"
 
 
@@ -266,6 +266,6 @@ def _ticks(values: Sequence[float]) -> list[float]:
 
 
 def shares(numbers: Sequence[float], width: int) -> list[float]:
-    """Return the lengths of bars: the largest number fills the width."""
+    """Return the lengths of bars, scaled so that the largest fills the width."""
     most = max(numbers, default=0) or 1
     return [round(width * max(0.0, number) / most, 1) for number in numbers]

@@ -47,7 +47,7 @@ MAX_ERRORS = 1000
 MAX_IN_MESSAGE = 3
 PROBLEM_JSON = "application/problem+json"
 MALFORMED = "malformed_request"
-"""Code of requests that cannot even be read."""
+"""Code of requests that cannot be parsed."""
 
 STATUSES: dict[type[LandfallError], tuple[int, str]] = {
     NotFoundError: (404, "not_found"),
@@ -79,7 +79,7 @@ OTHER_CODES = {
     "internal": 500,
     "misconfigured": 503,
 }
-"""Code → status of what is found out before or beside the errors of the domain."""
+"""Code → status of errors that are not errors of the domain."""
 _IN_WORDS = {
     400: "the body cannot be read as JSON: it is no UTF-8, nested too deeply, or has a number of too many digits",
     404: "the API has no such path; /api/docs lists those that it has",
@@ -91,7 +91,7 @@ _IN_WORDS = {
 def error_answer(
     status: int, code: str, message: str, errors: Sequence[ProblemPart] = (), headers: Mapping[str, str] | None = None
 ) -> JSONResponse:
-    """Return an error response. Its texts repeat requests, so they are shown without secrets and on one line."""
+    """Return an error response. Its texts may quote the request, so secrets and line breaks are removed."""
     problem = Problem(
         type=f"/api/docs#{code}",
         title=code.replace("_", " ").capitalize(),
@@ -119,7 +119,7 @@ def codes() -> dict[str, int]:
 
 
 def document_problems(document: dict[str, Any]) -> dict[str, Any]:
-    """Give the error responses of an OpenAPI document their media type; FastAPI knows one type for all responses."""
+    """Set the media type of error responses in an OpenAPI document; FastAPI uses one type for all responses."""
     for operations in document["paths"].values():
         for operation in operations.values():
             for status, response in operation["responses"].items():
@@ -137,7 +137,7 @@ def add_error_handlers(app: FastAPI) -> None:
 
 
 def internal_error(error: Exception) -> JSONResponse:
-    """Return the response to an unexpected error, which only the log describes."""
+    """Return the response to an unexpected error; only the log has its details."""
     logger.error(f"unexpected error in the HTTP API: {error}", exc_info=error, extra={"action": "internal_error"})
     return error_answer(500, "internal", "internal error; see the log of the function app")
 
@@ -182,12 +182,12 @@ async def _invalid_request(_: Request, error: Exception) -> JSONResponse:
 
 
 def _invalid_part(place: Sequence[str | int], message: str) -> ProblemPart:
-    """Return one of pydantic's errors, whose place begins with the part of the request: `("body", "dataset")`."""
+    """Convert a pydantic error, whose place begins with the part of the request: `("body", "dataset")`."""
     source, *path = place
     if source != "body":
         name = ".".join(map(str, path))
         return ProblemPart(detail=f"{source} {name}: {message}", parameter=name)
-    if path and isinstance(path[0], int):  # where the text of the body stops being JSON
+    if path and isinstance(path[0], int):  # the position at which the body is not JSON
         return ProblemPart(detail=f"body, character {path[0]}: {message}")
     return ProblemPart(detail=f"{'.'.join(map(str, path)) or 'body'}: {message}", pointer=_pointer(path))
 

@@ -1,4 +1,4 @@
-"""The routes of lists with pages and filters, with their bodies. A page states the path of the next one."""
+"""The routes of paged and filtered lists, with their bodies. Each page states the path of the next one."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = ["router"]  # the API's, to which this module adds its routes
 MAX_RUNS = 1000
 MAX_VERSIONS = 1000
 MAX_DATASETS = 100
-"""The ledger is asked once for each dataset of a page."""
+"""Maximum datasets of a page: the ledger is read once for each."""
 MAX_READ = 10_000
 """Versions of a dataset that are read for its list, and closings for its latest version."""
 MAX_SHARDS = 1000
@@ -61,7 +61,7 @@ class ModelVersionBody(BaseModel):
     generation: int
     registered_at: datetime
     metrics: dict[str, float]
-    evidence: dict[str, Any] = Field(description="What the registration was decided on, as of the run.")
+    evidence: dict[str, Any] = Field(description="The evidence for the registration, as for the run.")
 
     @classmethod
     def of(cls, run: RunRecord) -> Self:
@@ -82,7 +82,7 @@ class ModelBody(BaseModel):
     """A registered model."""
 
     name: str
-    current: str | None = Field(description="The version that was promoted last; null where none was.")
+    current: str | None = Field(description="The version that was promoted last; null if none was.")
     versions: list[ModelVersionBody] = Field(
         description=f"The newest {MAX_MODEL_VERSIONS}, of the newest {MAX_MODEL_RUNS} runs."
     )
@@ -95,14 +95,14 @@ class ModelBody(BaseModel):
 
 
 class RegisteredVersionBody(ModelVersionBody):
-    """A version of a registered model by itself."""
+    """One version of a registered model."""
 
     name: str
     is_current: bool
 
 
 class PassportBody(BaseModel):
-    """What a model version was made of, signed by a digest over itself; docs/registry.md says what each part has."""
+    """The record of how a model version was made, with a digest over itself; docs/registry.md describes its parts."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -124,13 +124,13 @@ class PassportCheckBody(BaseModel):
 
     name: str
     result: CheckResult
-    text: str = Field(description="What was recomputed from what, or why it cannot be.")
-    expected: str | None = Field(description="What the passport says, where the two differ.")
+    text: str = Field(description="What was recomputed and from which data, or why that is impossible.")
+    expected: str | None = Field(description="What the passport says, if the two differ.")
     found: str | None
 
 
 class VerificationBody(BaseModel):
-    """What of a passport was recomputed, and whether it agrees."""
+    """The statements of a passport that were recomputed, and whether they agree."""
 
     name: str
     version: str
@@ -175,10 +175,10 @@ class ShardBody(BaseModel):
     name: str
     state: ShardState
     size_bytes: int
-    num_records: int = Field(description="Records that were read; of a rejected shard those before its error.")
+    num_records: int = Field(description="Number of records read; for a rejected shard, those before the error.")
     crc32c: str
     validated_at: datetime
-    reasons: list[ReasonBody] = Field(description="Why it was rejected; empty where it was accepted.")
+    reasons: list[ReasonBody] = Field(description="Why it was rejected; empty if it was accepted.")
 
     @classmethod
     def of(cls, shard: ShardRecord) -> Self:
@@ -197,7 +197,7 @@ class ShardsBody(BaseModel):
 
 
 class MetricsBody(BaseModel):
-    """What a run measured."""
+    """The metrics of a run."""
 
     run_id: str
     state: RunState
@@ -216,7 +216,7 @@ class VersionSummary(BaseModel):
     version: str
     state: str = Field(description="open until the version is complete for the first time, then closed.")
     generation: int | None = Field(description="Number of its latest generation; null while it is open.")
-    closed_at: datetime | None = Field(description="When that generation was whole.")
+    closed_at: datetime | None = Field(description="When that generation was closed.")
 
     @classmethod
     def of(cls, version: DatasetVersion, closing: Generation | None) -> Self:
@@ -234,7 +234,7 @@ class DatasetBody(BaseModel):
 
     dataset: str
     pipeline: str
-    latest: VersionSummary | None = Field(description="The version that was whole last; null where none has been.")
+    latest: VersionSummary | None = Field(description="The last version that became complete; null if none has.")
 
 
 class DatasetsBody(BaseModel):
@@ -334,13 +334,13 @@ def passport(name: ModelName, version: ModelVersionName, services: AppServices) 
 
 @router.get("/models/{name}/versions/{version}/verification", responses=refusals(404, 409, 422))
 def verification(name: ModelName, version: ModelVersionName, services: AppServices) -> VerificationBody:
-    """Recompute what the passport of a version says, and say what differs. It may take seconds."""
+    """Recompute the statements of a version's passport and report differences. This may take seconds."""
     return VerificationBody.of(name, version, verify(name, version, services))
 
 
 @router.post("/models/{name}/versions/{version}/promote", responses=refusals(404, 409, 422))
 def promote_version(name: ModelName, version: ModelVersionName, services: AppServices) -> CurrentModelBody:
-    """Make a registered version the current one, which serving follows; repeating it changes nothing."""
+    """Make a registered version the current one, which serving uses; repeating this changes nothing."""
     current = promote_by_person(name, version, services, by="a person over the API")
     return CurrentModelBody(
         name=name,
@@ -361,7 +361,7 @@ def datasets(
         str | None, Query(min_length=1, max_length=255, description="Only those of the pipeline with this name.")
     ] = None,
 ) -> DatasetsBody:
-    """List the datasets of all pipelines in service, each with the version that was whole last."""
+    """List the datasets of all pipelines in service, each with its last complete version."""
     names = sorted(
         name
         for name, own in services.pipelines.items()
@@ -392,12 +392,12 @@ def dataset_versions(
     after: Annotated[str | None, Query(min_length=1, max_length=64, description="Begin after this version.")] = None,
     state: Literal["open", "closed"] | None = None,
 ) -> DatasetVersionsBody:
-    """List the versions of a dataset, in descending order of their names; at most 10,000 of them are known here."""
+    """List the versions of a dataset, in descending order of their names; at most 10,000."""
     closings = {one.dataset_version: one for one in islice(services.ledger.latest_generations(dataset), MAX_READ)}
     known = {*islice(services.ledger.versions(dataset), MAX_READ), *closings}
     if not known and dataset not in services.pipelines:
         near = suggestion(dataset, services.pipelines)
-        raise NotFoundError(f"dataset {dataset} matches no pipeline, and has no versions{near}")
+        raise NotFoundError(f"dataset {dataset} matches no pipeline, so it has no versions{near}")
     fitting = [one for one in known if state is None or (one in closings) == (state == "closed")]
     left = sorted((one for one in fitting if after is None or one.version < after), reverse=True)
     shown = [VersionSummary.of(version, closings.get(version)) for version in left[:limit]]
@@ -423,7 +423,7 @@ def shards(
 ) -> ShardsBody:
     """List the shards of a version that have a verdict, by split and position, each with its reasons.
 
-    Shards that are missing have none: those are in the answer about the version.
+    Missing shards have no verdict: the response for the version lists them.
     """
     named = DatasetVersion(dataset=dataset, version=version)
     first = _place(after) if after else None
@@ -456,7 +456,7 @@ def _place(text: str) -> tuple[str, int]:
 
 @router.get("/runs/{run_id}/metrics", responses=refusals(404, 422))
 def metrics(run_id: RunId, services: AppServices) -> MetricsBody:
-    """Show what a run measured in each epoch: from its training report, and before its end from its log."""
+    """Show a run's metrics for each epoch: from its training report or, before its end, from its log."""
     run, epochs, newest = measured_epochs(run_id, services)
     return MetricsBody(
         run_id=run_id,
@@ -472,9 +472,9 @@ def pipelines(
     limit: Annotated[int, Query(ge=1, le=MAX_PIPELINES)] = 100,
     state: Literal["in_service", "out_of_service"] | None = None,
     dataset: Annotated[str | None, Query(min_length=1, max_length=63)] = None,
-    after: Annotated[int, Query(ge=0, le=MAX_READ, description="Begin after so many of the list.")] = 0,
+    after: Annotated[int, Query(ge=0, le=MAX_READ, description="Number of pipelines to skip.")] = 0,
 ) -> PipelinesBody:
-    """List the pipelines, and the problems of those that are out of service until their files are mended."""
+    """List the pipelines, and the problems of those that are out of service until their files are corrected."""
     found = [
         one
         for one in PipelinesBody.of_services(services).pipelines

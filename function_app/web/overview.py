@@ -17,7 +17,7 @@ __all__ = ["router"]  # the API's, to which this module adds its route
 
 
 class ConcernBody(RecordBody):
-    """Something that a person has to do."""
+    """A problem that needs a person."""
 
     who: str = Field(description="`data owner` or `engineer`.")
     text: str
@@ -25,14 +25,14 @@ class ConcernBody(RecordBody):
 
 
 class RunStandBody(BaseModel):
-    """How a run stands."""
+    """The state of a run."""
 
     run_id: str
     dataset: str
     version: str
     state: str
     since: datetime
-    waiting: str | None = Field(description="What it waits for in line; null where it is not in line.")
+    waiting: str | None = Field(description="What it waits for in the run queue; null if it is not queued.")
     reason: str | None
 
     @classmethod
@@ -50,7 +50,7 @@ class RunStandBody(BaseModel):
 
 
 class ClosedVersionBody(BaseModel):
-    """A version that is whole."""
+    """A version that is complete."""
 
     dataset: str
     version: str
@@ -73,14 +73,16 @@ class ClosedVersionBody(BaseModel):
 
 
 class OpenVersionBody(BaseModel):
-    """A version that has never been whole."""
+    """A version that has never been complete."""
 
     dataset: str
     version: str
     accepted: int = Field(description=f"Among its first {MAX_SHARDS:,} verdicts, as `rejected`.")
     rejected: int
     num_shards: int | None = Field(description="Null while it is not known how many there will be.")
-    last_at: datetime | None = Field(description="When the last shard was judged; null for versions not counted.")
+    last_at: datetime | None = Field(
+        description="When the last shard was validated; null for versions that were not counted."
+    )
 
     @classmethod
     def of(cls, each: OpenVersion) -> Self:
@@ -96,16 +98,16 @@ class OpenVersionBody(BaseModel):
 
 
 class ArrivedBody(RecordBody):
-    """What came today, in UTC."""
+    """What was uploaded today, in UTC."""
 
-    versions: int = Field(description="Versions that became whole, with their `shards` and `records`.")
+    versions: int = Field(description="Versions that became complete, with their `shards` and `records`.")
     shards: int
     records: int
-    open_shards: int = Field(description="Shards of versions that are not whole.")
+    open_shards: int = Field(description="Shards of incomplete versions.")
 
 
 class OverviewBody(BaseModel):
-    """What needs a person, what trains or waits, and what arrived."""
+    """Problems that need a person, active and waiting runs, and recent uploads."""
 
     concerns: list[ConcernBody]
     active: list[RunStandBody] = Field(description=f"Runs that have not ended: the newest {MAX_ACTIVE}.")
@@ -130,5 +132,5 @@ class OverviewBody(BaseModel):
 
 @router.get("/overview")
 def everything(services: AppServices) -> OverviewBody:
-    """Show what needs a person and whom, what trains or waits for what, and what landed last."""
+    """Show problems that need a person, active and waiting runs, and recent uploads."""
     return OverviewBody.of(overview(services))

@@ -1,4 +1,4 @@
-"""The pages: each route asks for one description and renders one template. Their app asks who looks at them first."""
+"""The pages: each route reads one description and renders one template, after checking the sign-in."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ logger = logging.getLogger(__name__)
 REFRESH_S = 5
 MAX_REFRESH_S = 60
 LOAD = 20
-"""A page is asked for again after this many times the time that it took: one viewer takes 5 % of a core at most."""
+"""A page reloads after this many times its build time, so one viewer uses at most 5 % of a core."""
 MAX_LETTERS = 100
 MAX_LISTED_RUNS = 50
 MAX_VERSIONS = 200
@@ -74,7 +74,7 @@ ShardIndex = Annotated[int, Path(ge=0, lt=2**63)]
 
 
 class View:
-    """One request for a page: who asks, what for, and since when."""
+    """One request for a page: the person, the request, and its start time."""
 
     def __init__(self, request: Request) -> None:
         build: Callable[[], Services] = request.state.services
@@ -83,13 +83,13 @@ class View:
         self.person: Person = signed_in(request.headers, self.services.pages_sign_in)
 
     def require(self, role: Role) -> None:
-        """Raise SignInError where the person may not do what takes a role."""
+        """Raise SignInError if the person lacks a role."""
         if self.person.role < role:
             needed, own = role.name.lower(), self.person.role.name.lower()
             raise SignInError(f"this takes the role {needed}, and yours is {own}", status=403)
 
     def show(self, template: str, *, is_live: bool, **members: Any) -> Response:
-        """Return a page; a live one says after how many seconds to ask again."""
+        """Return a page; a live one states after how many seconds to reload."""
         spent_s = time.monotonic() - self._began_s
         refresh_s = min(MAX_REFRESH_S, max(REFRESH_S, math.ceil(spent_s * LOAD)))
         return page(
@@ -110,7 +110,7 @@ pages = APIRouter()
 
 @pages.get("/")
 def overview_page(view: PageView) -> Response:
-    """Show what trains, what waits, what arrived last, and what needs a person."""
+    """Show active runs, waiting runs, recent uploads, and problems that need a person."""
     return view.show("overview.html", is_live=True, overview=overview(view.services))
 
 
@@ -177,7 +177,7 @@ def _drawn(split: SplitDescription) -> dict[str, Any]:
 
 @pages.get("/datasets/{dataset}/{version}/plan")
 def plan_page(dataset: DatasetName, version: VersionName, view: PageView) -> Response:
-    """Show what a run of a version would take and cost, and which size to choose."""
+    """Show the time and cost of a run of a version, and the recommended size."""
     plan = plan_request(asked_version(dataset, version, view.services), view.services)
     return view.show(
         "plan.html",
@@ -197,7 +197,7 @@ def shard_page(
     named = DatasetVersion(dataset=dataset, version=version)
     shard = view.services.ledger.shard(named, split, index)
     if shard is None:
-        raise NotFoundError(f"shard {index} of split {split} of {named} has no verdict: it was not uploaded yet")
+        raise NotFoundError(f"shard {index} of split {split} of {named} has no verdict: it has not been uploaded yet")
     explained = why(f"{named}/{shard.name}", view.services)
     return view.show("shard.html", is_live=False, shard=shard, explained=explained, most=MAX_HISTORY)
 
@@ -230,7 +230,7 @@ def runs_page(
 
 @pages.get("/runs/{run_id}")
 def run_page(run_id: RunId, view: PageView, rank: Rank = 0, hosts_from: Rank | None = None) -> Response:
-    """Show a run: its timeline, curves, attempts and cost, the log of one rank, and where others ran if asked for."""
+    """Show a run: timeline, curves, attempts, cost, the log of one rank and, on request, each rank's host."""
     described = describe_run(run_id, view.services, rank=rank)
     places = None if hosts_from is None else read_rank_places(run_id, hosts_from, view.services)
     is_live = (not described.is_settled or described.run.notified_at is None) and places is None
@@ -252,7 +252,7 @@ def run_page(run_id: RunId, view: PageView, rank: Rank = 0, hosts_from: Rank | N
 def compare_page(
     view: PageView, run: Annotated[tuple[ComparedId, ...], Query()] = (), sweep: ComparedId | None = None
 ) -> Response:
-    """Show runs side by side, or those of an option sweep; fewer than two with a list to choose others from."""
+    """Show runs or an option sweep side by side; with fewer than two runs, also a list to choose from."""
     services = view.services
     swept = OptionSweepBody.of(read_sweep(sweep, services.documents), services) if sweep else None
     comparison = compare([*([sweep] if sweep else []), *run], services)
@@ -278,7 +278,7 @@ def compare_page(
 
 @pages.get("/costs")
 def costs_page(view: PageView, days: Annotated[int, Query(ge=1, le=MAX_DAYS)] = 7) -> Response:
-    """Show what trainings took in the last days: node-hours and cost, of each dataset and each run."""
+    """Show node-hours and cost of the last days, by dataset and by run."""
     found = spending(timedelta(days=days), view.services)
     return view.show(
         "costs.html", is_live=True, spent=found, days=days, most=MAX_SPENT, any_price=found.cost is not None
@@ -287,7 +287,7 @@ def costs_page(view: PageView, days: Annotated[int, Query(ge=1, le=MAX_DAYS)] = 
 
 @pages.get("/models")
 def models_page(view: PageView) -> Response:
-    """Show the registered models, current and previous, with what each was trained on."""
+    """Show the registered models, current and previous, with their data."""
     return view.show("models.html", is_live=True, models=models(view.services))
 
 
@@ -295,7 +295,7 @@ def models_page(view: PageView) -> Response:
 def model_version_page(
     model: ModelName, version: ModelVersionName, view: PageView, *, verify: bool = False
 ) -> Response:
-    """Show a registered version: the decision with its evidence, and its passport, recomputed if asked for."""
+    """Show a registered version: the decision with its evidence, and its passport, recomputed on request."""
     services = view.services
     named, current = registered_version(model, version, services), current_model(model, services.ledger)
     run = services.ledger.run(named.run_id)
@@ -322,19 +322,19 @@ def model_version_page(
 
 
 def _passport(model: str, version: str, services: Services) -> tuple[Passport | None, str | None]:
-    """Return a passport if it is as it was written, otherwise why none is shown."""
+    """Return an unchanged passport, otherwise the reason why none is shown."""
     try:
         passport, registration = find_passport(model, version, services)
     except (NotFoundError, PassportError) as error:
         return None, str(error)
     if {own_digest(passport)} != {passport[DIGEST], registration.tags[PASSPORT_TAG]}:
-        return None, f"It was changed since it was written. What differs: landfall verify {model}:{version}"
+        return None, f"It was changed after it was written. To see what differs: landfall verify {model}:{version}"
     return passport, None
 
 
 @pages.get("/models/{model}/{version}/passport")
 def passport_file(model: ModelName, version: ModelVersionName, view: PageView) -> Response:
-    """Return a passport as it is stored, to be saved."""
+    """Return a stored passport as a download."""
     passport, _ = find_passport(model, version, view.services)
     named = {"Content-Disposition": f'attachment; filename="passport-{model}-{version}.json"'}
     return Response(to_text(passport), media_type="application/json", headers={**HEADERS, **named})
@@ -355,7 +355,7 @@ def dead_letters_page(view: PageView) -> Response:
 
 @pages.get("/static/{name}")
 def static(name: str) -> Response:
-    """Return a file that every page loads, the error page included; nothing in it is secret."""
+    """Return a public file that every page loads, including the error page."""
     if name not in STATIC:
         raise NotFoundError(f"there is no file {name}")
     return static_file(name)
@@ -364,10 +364,10 @@ def static(name: str) -> Response:
 # -- errors ---------------------------------------------------------------------------------------------------
 ADVICE = {
     401: "Sign in, and open the page again.",
-    404: "Check the address, or look for the name on the overview.",
-    409: "Look at the present state, and try again.",
+    404: "Check the address, or find the name on the overview.",
+    409: "Check the current state, and try again.",
     422: "Check the address: names have letters, digits, hyphens and underscores.",
-    503: "Storage or Azure ML did not answer, or a setting is wrong: try again in a minute, then look at the log.",
+    503: "Storage or Azure ML did not respond, or a setting is wrong: try again in a minute, then check the log.",
 }
 
 
@@ -379,7 +379,7 @@ def add_page_errors(app: FastAPI) -> None:
 
 async def _error_page(_: Request, error: Exception) -> Response:
     status, text = _status(error)
-    advice = "" if isinstance(error, SignInError) else ADVICE.get(status, "Look at the log of the function app.")
+    advice = "" if isinstance(error, SignInError) else ADVICE.get(status, "Check the log of the function app.")
     return _error(status, text, advice)
 
 
@@ -391,14 +391,14 @@ def _error(status: int, text: str, advice: str) -> Response:
 
 
 def too_many_pages(message: str, headers: Mapping[str, str]) -> Response:
-    """Return the page for a person who asks for too many."""
+    """Return the page for a person who sends too many requests."""
     answer = _error(429, message, f"Wait {headers['Retry-After']} s, and open the page again.")
     answer.headers.update(headers)
     return answer
 
 
 def _status(error: Exception) -> tuple[int, str]:
-    """Return the status of an error and what its page says; an unexpected one is only described in the log."""
+    """Return the status and the text of an error; only the log has the details of unexpected ones."""
     if isinstance(error, SignInError):
         return error.status, str(error)
     if isinstance(error, ProblemsError):

@@ -1,4 +1,4 @@
-"""The bodies of plans, which a dry run of a request answers with too, and of predictions."""
+"""The bodies of plans, which dry runs return too, and of predictions."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class PlannedClusterBody(BaseModel):
     priority: str
     network: str
     life_cycle: str
-    quota: str = Field(description="Of its size in the region, or why it is not known.")
-    now: str = Field(description="Its nodes now, or why they are not known.")
-    price_per_node_hour: float | None = Field(description="Null where neither clusters.yaml nor prices.yaml has it.")
+    quota: str = Field(description="Quota of its size in the region, or why it is not known.")
+    now: str = Field(description="Its current nodes, or why they are not known.")
+    price_per_node_hour: float | None = Field(description="Null if neither clusters.yaml nor prices.yaml has it.")
 
     @classmethod
     def of(cls, plan: ClusterPlan) -> Self:
@@ -50,13 +50,13 @@ class EstimateBody(BaseModel):
     vm_size: str
     num_nodes: int
     num_ranks: int
-    global_batch: int | None = Field(description="Records of one step; null for a script of your own, as `steps`.")
+    global_batch: int | None = Field(description="Records of one step; null for your own script, like `steps`.")
     steps: int | None = Field(description="Steps of an epoch.")
     images_per_s: float | None
     source: str | None = Field(description="fitted or scaled (to earlier runs), or published (the cost model).")
-    num_runs: int = Field(description="Earlier runs that it comes from.")
+    num_runs: int = Field(description="Earlier runs that it is based on.")
     start_s: float = Field(description="From the submission to the start of the job.")
-    run_s: float | None = Field(description="The job; null where nothing says how long it takes.")
+    run_s: float | None = Field(description="Duration of the job; null if it cannot be estimated.")
     run_low_s: float | None = Field(description="Lower end of the interval of 95 %.")
     run_high_s: float | None
     idle_s: float = Field(description="How long the nodes are paid after it.")
@@ -64,7 +64,7 @@ class EstimateBody(BaseModel):
     cost: float | None = Field(description="Of start, job and idle tail, on all nodes.")
     cost_low: float | None
     cost_high: float | None
-    problem: str | None = Field(description="Why this size cannot be used, or ought not to be.")
+    problem: str | None = Field(description="Why this size cannot or should not be used.")
 
     @classmethod
     def of(cls, one: Estimate) -> Self:
@@ -80,7 +80,7 @@ class EstimateBody(BaseModel):
 
 
 class PredictionBody(BaseModel):
-    """What was predicted of a run when it was submitted, and what happened: the job, without start and idle tail."""
+    """The prediction of a run at submission, and the result: the job without start and idle time."""
 
     predicted_s: float
     low_s: float = Field(description="Lower end of the interval of 95 %.")
@@ -88,14 +88,14 @@ class PredictionBody(BaseModel):
     predicted_cost: float | None
     source: str = Field(description="fitted or scaled (to earlier runs), or published (the cost model).")
     as_of: str | None = Field(description="Date of prices and published figures.")
-    measured_s: float | None = Field(description="Null before the end, and where an attempt failed.")
+    measured_s: float | None = Field(description="Null before the end, and if an attempt failed.")
     measured_cost: float | None
-    error: float | None = Field(description="Difference from what was predicted, as a share of it.")
+    error: float | None = Field(description="Difference from the prediction, as a share of it.")
     is_wrong: bool | None = Field(description="Off by more than a third: later plans use this run and newer ones.")
 
     @classmethod
     def of(cls, run: RunRecord) -> Self | None:
-        """Return the body of a run's prediction; None where there was none."""
+        """Return the body of a run's prediction; None if there was none."""
         known, outcome = expected(run), outcome_of(run)
         if known is None:
             return None
@@ -126,7 +126,7 @@ class OutcomeBody(PredictionBody):
 
 
 class PlanBody(BaseModel):
-    """What a request for a run would lead to. Nothing was changed."""
+    """What a request for a run would do. Nothing was changed."""
 
     dataset: str
     version: str
@@ -134,10 +134,10 @@ class PlanBody(BaseModel):
     fingerprint: str
     pipeline: str
     run_id: str = Field(description="Name of the job; a forced request gets another one.")
-    met_run_id: str | None = Field(description="The run to which the same request led before; null for a new one.")
+    met_run_id: str | None = Field(description="The existing run of the same request; null for a new one.")
     is_new: bool
-    reason: str = Field(description="Why a new run would start, or none.")
-    problems: list[str] = Field(description="Why the request would be refused; empty where it would be accepted.")
+    reason: str = Field(description="Why a new run would or would not start.")
+    problems: list[str] = Field(description="Why the request would be refused; empty if it would be accepted.")
     validation: list[str]
     train_records: int
     validation_records: int
@@ -153,10 +153,10 @@ class PlanBody(BaseModel):
     estimates: list[EstimateBody]
     own: EstimateBody | None = Field(description="As the pipeline's file says.")
     recommended: EstimateBody | None = Field(
-        description="The fastest of the sizes that cost at most a quarter more than the cheapest one."
+        description="The fastest size that costs at most 25 % more than the cheapest one."
     )
-    one_node: str | None = Field(description="One node with more GPUs against more nodes, in words and numbers.")
-    outcomes: list[OutcomeBody] = Field(description="Predictions of earlier runs, and what happened; newest first.")
+    one_node: str | None = Field(description="Comparison of one node with more GPUs and several nodes.")
+    outcomes: list[OutcomeBody] = Field(description="Predictions of earlier runs with their results; newest first.")
     body: dict[str, Any] = Field(description="The body of the request to Azure ML, in full.")
 
     @classmethod

@@ -1,4 +1,4 @@
-"""Rendering of the pages: templates in which every text from outside is escaped, masked and kept on one line."""
+"""Rendering of the pages: templates in which untrusted text is escaped, masked and kept on one line."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from shared.safe_text import mask_secrets, one_line, readable_bytes, several_lin
 
 FOLDER = Path(__file__).resolve().parent
 STATIC = {"page.css": "text/css", "page.js": "text/javascript", "icon.svg": "image/svg+xml"}
-"""The files that pages load, all of them; each page names them with a digest of their content."""
+"""All files that pages load; pages refer to them with a digest of their content."""
 HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -39,13 +39,13 @@ _UNITS = ((86400, "days"), (3600, "hours"), (60, "minutes"))
 
 
 def page(template: str, *, status: int = 200, **members: Any) -> Response:
-    """Return a page, which nothing between here and the browser may keep."""
+    """Return a page, which must not be cached."""
     text = _environment().get_template(template).render(**members)
     return HTMLResponse(text, status_code=status, headers={**HEADERS, "Cache-Control": "no-store"})
 
 
 def static_file(name: str) -> Response:
-    """Return a static file. Its address has a digest, so browsers may keep it for a year."""
+    """Return a static file. Its address contains a digest, so browsers may cache it for a year."""
     headers = {**HEADERS, "Cache-Control": "public, max-age=31536000, immutable"}
     return Response((FOLDER / "static" / name).read_bytes(), media_type=STATIC[name], headers=headers)
 
@@ -78,7 +78,7 @@ def _environment() -> Environment:
 
 
 def _safe(value: Any) -> Any:
-    """Return what a template prints: a text without secrets and control characters, bounded; nothing for None."""
+    """Return a bounded text without secrets and control characters for a template; nothing for None."""
     if value is None:
         return ""
     if isinstance(value, Markup) or not isinstance(value, str):
@@ -98,7 +98,7 @@ def _segment(text: object) -> str:
 
 
 def _number(value: float) -> str:
-    """Return a number for people: from 1,000 and integers without decimals, others with four significant digits."""
+    """Format a number: integers and numbers from 1,000 without decimals, others with four significant digits."""
     is_whole = float(value).is_integer() or abs(value) >= 1000  # noqa: PLR2004
     return f"{round(value):,}" if is_whole and abs(value) < 1e15 else f"{value:.4g}"  # noqa: PLR2004
 

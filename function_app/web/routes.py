@@ -55,7 +55,7 @@ from function_app.web.protocol.routing import ApiRoute, IdempotencyKey
 
 MAX_LETTERS = 1000
 MAX_KEPT_LETTERS = 10_000
-"""Dead letters that are looked at for a page."""
+"""Maximum dead letters that are read for a page."""
 MAX_SUBJECT_CHARS = 1200
 """A blob's name has at most 1,024 characters."""
 MAX_RANK = 1_000_000
@@ -70,7 +70,7 @@ def _services(request: Request) -> Services:
 
 
 AppServices = Annotated[Services, Depends(_services)]
-"""Built by the first request that needs them, so that a misconfigured app can report its problems."""
+"""Built by the first request that needs them, so a misconfigured app can still report its problems."""
 DatasetName = Annotated[str, Path(min_length=1, max_length=63)]
 VersionName = Annotated[str, Path(min_length=1, max_length=64)]
 RUN_ID = r"^[a-zA-Z0-9][a-zA-Z0-9_-]*$"
@@ -88,13 +88,13 @@ def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
 REFUSALS = {
     400: "The address, a header or the body cannot be read, because it is not valid UTF-8 or Unicode.",
     404: "The dataset, version, run, subject or dead letter is unknown.",
-    405: "The path does not support this method; the header Allow lists those that it does.",
-    409: "The current state does not allow it, or changed meanwhile.",
+    405: "The path does not support this method; the header Allow lists the supported ones.",
+    409: "The current state does not allow it, or has changed in the meantime.",
     413: "The body is too large.",
     422: "A parameter or a member of the body is not valid, or not allowed by the pipeline.",
     429: "The caller sends too many requests; the header Retry-After says after how many seconds to try again.",
     500: "An unexpected error; the log of the function app describes it.",
-    503: "The app or the pipeline cannot be used, or storage or Azure ML did not answer: see the log; try later.",
+    503: "The app or the pipeline cannot be used, or storage or Azure ML did not respond: see the log; try later.",
 }
 
 
@@ -114,7 +114,7 @@ class AnyText(Convertor[str]):
 
 register_url_convertor("any_text", AnyText())
 
-NO_KEY = "The function key is missing or wrong. The Functions host answers this, without a body."
+NO_KEY = "The function key is missing or wrong. The Functions host sends this response, without a body."
 RUN_LOCATION = {"Location": {"description": "Path of the run.", "schema": {"type": "string"}}}
 VERSION_LOCATION = {"Location": {"description": "Path of the model's version.", "schema": {"type": "string"}}}
 LETTER_LOCATION = {"Location": {"description": "Path of the letter.", "schema": {"type": "string"}}}
@@ -137,17 +137,17 @@ def dataset_version(dataset: DatasetName, version: VersionName, services: AppSer
 def release(dataset: DatasetName, version: VersionName, services: AppServices) -> HoldBody:
     """Lift the hold on the latest generation of a version, whose data made a run fail.
 
-    Nothing is trained by that: request a run afterwards.
+    This starts no run: request one afterwards.
     """
     named = DatasetVersion(dataset=dataset, version=version)
     if services.ledger.latest_generation(named) is None:
-        raise NotFoundError(f"{named} has never been whole, so nothing of it can be on hold")
+        raise NotFoundError(f"{named} has never been complete, so it cannot be on hold")
     reason = release_data(named, services)
     return HoldBody(dataset=dataset, version=version, released=reason is not None, reason=reason)
 
 
 class NotificationTestBody(BaseModel):
-    """What one recipient answered to a message that only shows whether it is reached."""
+    """One recipient's response to a test message."""
 
     recipient: str
     reached: bool
@@ -155,7 +155,7 @@ class NotificationTestBody(BaseModel):
 
 
 class NotificationTestsBody(BaseModel):
-    """What the recipients of a pipeline answered."""
+    """The responses of a pipeline's recipients."""
 
     tests: list[NotificationTestBody]
 
@@ -166,10 +166,10 @@ def send_test(
     services: AppServices,
     recipient: Annotated[str | None, Query(min_length=1, max_length=140, pattern=r"^[A-Za-z0-9:_]+$")] = None,
 ) -> NotificationTestsBody:
-    """Send a test message to all recipients of a pipeline, or to one, and show what each answered.
+    """Send a test message to all recipients of a pipeline, or to one, and show their responses.
 
-    The app sends it, with its own identity and secrets, and tries no further one after 30 seconds.
-    409 if one was sent less than 10 seconds ago.
+    The app sends it, with its own identity and secrets, and tries no further recipient after 30 seconds. 409 if one
+    was sent less than 10 seconds ago.
     """
     tests = try_recipients(dataset, recipient, services)
     return NotificationTestsBody(
@@ -179,7 +179,7 @@ def send_test(
 
 @router.get("/datasets/{dataset}/{version}/plan", responses=refusals(404, 409, 422))
 def plan(dataset: DatasetName, version: VersionName, services: AppServices) -> PlanBody:
-    """Show what a run of a complete version would take and cost, on each cluster and number of nodes.
+    """Show the time and cost of a run of a complete version, on each cluster and number of nodes.
 
     Synthetic data have the version `synthetic`. Nothing is changed; `POST /api/runs` with `dryRun` plans a request
     with `overrides` or `force`.
@@ -189,7 +189,7 @@ def plan(dataset: DatasetName, version: VersionName, services: AppServices) -> P
 
 @router.get("/doctor")
 def doctor(services: AppServices) -> Diagnosis:
-    """Look, with the app's own identity, at all that it needs, such as queues and workspace; at most 45 seconds.
+    """Check, with the app's own identity, everything that it needs, such as queues and workspace; at most 45 seconds.
 
     A check is `ok`, `wrong`, `unknown` (no answer in time) or `absent` (this deployment has no such thing).
     """
@@ -214,7 +214,7 @@ def rank_log(
 ) -> RankLog:
     """Show whole lines of a rank's log, at most 256 KiB; ask again with `after` until `has_ended`.
 
-    Secrets are masked. A byte within a line stands for the beginning of the next one.
+    Secrets are masked. A byte offset within a line starts at the next line.
     """
     return read_rank_log(run_id, rank, after, services)
 
@@ -225,7 +225,7 @@ def rank_places(
     services: AppServices,
     first: Annotated[int, Query(ge=0, le=MAX_RANK, description="`next` of the answer before.")] = 0,
 ) -> RankPlaces:
-    """Show on which host each rank ran and whom it met, as its log says: 16 ranks from `first` on."""
+    """Show each rank's host and the hosts that it connected to, from its log: 16 ranks, starting at `first`."""
     return read_rank_places(run_id, first, services)
 
 
@@ -276,8 +276,8 @@ def start_run(
 def cancel(run_id: RunId, services: AppServices, response: Response) -> RunBody:
     """Cancel a run in any state: 200 if it has ended canceled, 202 while its job is being canceled.
 
-    No further attempt starts afterwards, nor a run of the same version that waited for it; other versions that wait
-    are trained, unless the pipeline has `when_busy: latest`. 409 if the run has ended otherwise.
+    No further attempt starts afterwards, and no waiting run of the same version; other waiting versions are trained,
+    unless the pipeline has `when_busy: latest`. 409 if the run has ended otherwise.
     """
     found = cancel_run(run_id, canceled_by=PERSON, reason="canceled by a person over the API", services=services)
     response.status_code = 200 if found.state is RunState.CANCELED else 202
@@ -287,29 +287,30 @@ def cancel(run_id: RunId, services: AppServices, response: Response) -> RunBody:
 
 
 class RegistrationRequest(BaseModel):
-    """A registration that a person decides on against the gate."""
+    """A person's decision to register a model that the gate refused."""
 
     model_config = ConfigDict(extra="forbid")
 
     reason: str = Field(
-        min_length=1, max_length=MAX_WHY_CHARS, pattern=r"\S", description="Why, for the evidence of the version."
+        min_length=1,
+        max_length=MAX_WHY_CHARS,
+        pattern=r"\S",
+        description="The reason, which is stored with the version.",
     )
-    dry_run: bool = Field(default=False, alias="dryRun", description="Say what would be done, and do nothing.")
+    dry_run: bool = Field(default=False, alias="dryRun", description="Only say what would be done.")
 
 
 class RegistrationBody(BaseModel):
-    """What a registration by a person has done, or would do."""
+    """The result of a registration by a person, or of a dry run."""
 
     run_id: str
     model_name: str
     model_version: str
     is_registered: bool = Field(description="Whether the version exists now.")
-    gate: str | None = Field(description="Why the gate did not register it; null where it did.")
-    override: dict[str, str] | None = Field(
-        description="Who overrode the gate, why and when; null where no person did."
-    )
-    current: str | None = Field(description="The current version of the model, which this changes not.")
-    steps: list[str] = Field(description="What would be done, in words; empty where it is done.")
+    gate: str | None = Field(description="Why the gate did not register it; null if it did.")
+    override: dict[str, str] | None = Field(description="Who overrode the gate, why and when; null if no person did.")
+    current: str | None = Field(description="The current version of the model, which stays the same.")
+    steps: list[str] = Field(description="What would be done, in words; empty if it was done.")
 
     @classmethod
     def of(cls, found: LateRegistration, *, is_dry: bool) -> Self:
@@ -333,7 +334,7 @@ class RegistrationBody(BaseModel):
         201: {"description": "A new version of the model.", "headers": VERSION_LOCATION},
         200: {
             "model": RegistrationBody,
-            "description": "The version that was registered before, or what a dry run found.",
+            "description": "The existing version, or the result of a dry run.",
             "headers": VERSION_LOCATION,
         },
         **refusals(404, 409, 422),
@@ -342,9 +343,9 @@ class RegistrationBody(BaseModel):
 def register(run_id: RunId, body: RegistrationRequest, services: AppServices, response: Response) -> RegistrationBody:
     """Register the model of a completed run that was not registered: 201, or 200 if a version of it exists already.
 
-    A person overrides the gate by that, which the evidence of the version says. The version is not promoted. 409 if
-    the run has not ended, has no model, its files are gone, or what it was trained on is not known. With `dryRun`
-    nothing is changed, and `steps` say what would be done.
+    The version's evidence records that a person overrode the gate. The version is not promoted. 409 if the run has
+    not ended, has no model, its files are gone, or its training data are not known. With `dryRun` nothing is changed,
+    and `steps` say what would be done.
     """
     is_new = False
     if body.dry_run:
@@ -383,7 +384,7 @@ def requested_sweep(services: AppServices) -> RequestedSweepBody:
 
 
 class DeadLettersBody(BaseModel):
-    """Dead letters; those that wait for a replay come first."""
+    """Dead letters; those that can be replayed come first."""
 
     dead_letters: list[DeadLetterSummary]
     next: str | None = Field(description="Path of the next page; null on the last one.")
@@ -423,7 +424,7 @@ def dead_letters(
 
 
 def _place(letter: DeadLetter, state: DeadLetterState | None) -> tuple[float | str, ...]:
-    """Return a letter's place in a list; in one of a state, a letter that was replayed meanwhile keeps its place."""
+    """Return a letter's place in a list; a letter that was replayed in the meantime keeps its place."""
     return dead_letter_order(letter)[0 if state is None else 1 :]
 
 
@@ -447,7 +448,7 @@ def dead_letter(dead_letter_id: DeadLetterId, services: AppServices) -> DeadLett
 def replay_dead_letter(dead_letter_id: DeadLetterId, services: AppServices, response: Response) -> DeadLetterBody:
     """Deliver a dead letter again. This is safe at any time: the current state is checked first.
 
-    Should it fail again, it waits as before, with one more in `num_deaths`.
+    If it fails again, it is opened again with `num_deaths` increased by one.
     """
     response.headers["Location"] = f"/api/dead-letters/{dead_letter_id}"
     return DeadLetterBody.of(replay(dead_letter_id, services))

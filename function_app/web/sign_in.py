@@ -1,4 +1,4 @@
-"""Who looks at a page, and in which role: from App Service authentication, or anybody at this machine in the twin."""
+"""Who requests a page, and in which role: from App Service authentication, or any local user of the twin."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from function_app.config.settings import LOOPBACK, SIGN_IN, SignIn
 from shared.errors import LandfallError
 
 PRINCIPAL = "x-ms-client-principal"
-"""Header that App Service authentication sets, and removes from requests of others: JSON in base64.
+"""Header that App Service authentication sets, and removes from client requests: JSON in base64.
 
 Source: learn.microsoft.com/azure/app-service/configure-authentication-user-identities.
 """
@@ -26,7 +26,7 @@ PAGE = "docs/dashboard.md"
 
 
 class Role(IntEnum):
-    """What a person may do; each role includes those before it. Entra's app roles have these names in lower case."""
+    """A person's role; each includes the ones before it. Entra's app roles have the same names in lower case."""
 
     READER = 1
     SUBMITTER = 2
@@ -35,7 +35,7 @@ class Role(IntEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Person:
-    """Who looks at a page."""
+    """The person who requests a page."""
 
     name: str
     role: Role
@@ -50,7 +50,7 @@ class SignInError(LandfallError):
 
 
 def signed_in(headers: Mapping[str, str], sign_in: SignIn) -> Person:
-    """Return who sent a request. Raises SignInError where no page may be shown."""
+    """Return who sent a request. Raises SignInError if no page may be shown."""
     if sign_in is SignIn.OFF:
         raise SignInError(
             f"the pages are off. Turn on App Service authentication for this app, and then set {SIGN_IN} to "
@@ -77,7 +77,7 @@ def signed_in(headers: Mapping[str, str], sign_in: SignIn) -> Person:
 
 
 def _at_this_machine(headers: Mapping[str, str]) -> Person:
-    """Return the developer. Another name of this machine is refused: a foreign site may let its name point here."""
+    """Return the developer. Other host names are refused, because another site's name may resolve to this machine."""
     if _PORT.sub("", headers.get("host", "")).strip("[]") not in LOOPBACK:
         raise SignInError(
             "without sign-in the pages are only shown at 127.0.0.1 or localhost: open that address", status=403
@@ -86,7 +86,7 @@ def _at_this_machine(headers: Mapping[str, str]) -> Person:
 
 
 def _read(principal: str) -> Person | None:
-    """Return the person that the header names; None where that has no role, or cannot be read."""
+    """Return the person in the header; None if the person has no role or the header cannot be read."""
     try:
         members = json.loads(base64.b64decode(principal[:MAX_PRINCIPAL_CHARS], validate=True))
         claims = [(str(claim["typ"]), str(claim["val"])) for claim in members["claims"]]

@@ -1,4 +1,4 @@
-"""The route of what trainings took in a span of time, with its bodies."""
+"""The route for node-hours and cost in a period of time, with its bodies."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ __all__ = ["router"]  # the API's, to which this module adds its route
 
 MAX_HOURS = 366 * 24
 MAX_LISTED = 1000
-Hours = Annotated[int, Query(ge=1, le=MAX_HOURS, description="Length of the span that ends now; 168 is a week.")]
+Hours = Annotated[
+    int, Query(ge=1, le=MAX_HOURS, description="Length in hours of the period that ends now; 168 is a week.")
+]
 
 
 class DatasetSpendingBody(RecordBody):
-    """What the runs of one dataset took."""
+    """Node-hours and cost of one dataset's runs."""
 
     dataset: str
     num_runs: int
@@ -30,7 +32,7 @@ class DatasetSpendingBody(RecordBody):
 
 
 class RunSpendingBody(BaseModel):
-    """What one run took."""
+    """Node-hours and cost of one run."""
 
     run_id: str
     dataset: str
@@ -56,7 +58,7 @@ class RunSpendingBody(BaseModel):
 
 
 class SpendingBody(BaseModel):
-    """What all runs took from `since` to `until`: each run counts with the time in which it had nodes in between."""
+    """Node-hours and cost from `since` to `until`; each run counts for the time in which it had nodes."""
 
     since: datetime
     until: datetime
@@ -65,7 +67,7 @@ class SpendingBody(BaseModel):
     cost: float | None = Field(description="In `currency`; null where no run has a price.")
     currency: str = Field(description="That of all prices; empty where no file says.")
     unpriced_node_hours: float = Field(description="Node-hours of clusters without a price: not in `cost`.")
-    is_whole: bool = Field(description="False where there are too many runs to look at; older ones are left out.")
+    is_whole: bool = Field(description="False if there are too many runs; older ones are left out.")
     datasets: list[DatasetSpendingBody] = Field(description="The one with most node-hours first.")
     runs: list[RunSpendingBody] = Field(description=f"The newest {MAX_LISTED}, newest first.")
 
@@ -92,5 +94,5 @@ def spent(
     hours: Hours = 168,
     dataset: Annotated[str | None, Query(min_length=1, max_length=63)] = None,
 ) -> SpendingBody:
-    """Show what trainings took in the last hours: node-hours and cost of each dataset and run, and together."""
+    """Show node-hours and cost of the last hours: in total, by dataset and by run."""
     return SpendingBody.of(spending(timedelta(hours=hours), services, dataset=dataset), services.plan_facts.currency)

@@ -46,15 +46,15 @@ class OptionSweepRequest(BaseModel):
     grid: dict[BoundedText, Annotated[list[Value], Field(min_length=1, max_length=MAX_RUNS)]] = Field(
         default_factory=dict,
         max_length=MAX_NAMES,
-        description="Option → its values; there is a run for each combination. Omit it where `runs` is stated.",
+        description="Option → its values; there is a run for each combination. Omit it if you state `runs`.",
     )
     runs: list[dict[BoundedText, Value]] = Field(
-        default=[], max_length=MAX_RUNS, description="The options of each run. Omit it where `grid` is stated."
+        default=[], max_length=MAX_RUNS, description="The options of each run. Omit it if you state `grid`."
     )
     max_node_hours: float = Field(
         gt=0,
         le=MAX_NODE_HOURS,
-        description="What all runs together may take: runs times nodes times time limit must not be more.",
+        description="Limit for all runs together: runs times nodes times time limit must not exceed it.",
     )
     num_nodes: int = Field(default=1, ge=1, le=MAX_NODES, description="Nodes of each run.")
     overrides: dict[BoundedText, Value] = Field(
@@ -69,9 +69,9 @@ class OptionSweepRequest(BaseModel):
 class SweepRunBody(BaseModel):
     """One run of an option sweep."""
 
-    run_id: str = Field(description="The last attempt, or the first one of a run that is not started.")
-    options: dict[str, Any] = Field(description="What it overrides of the options that differ.")
-    state: RunState | None = Field(description="Null where it is not started.")
+    run_id: str = Field(description="The last attempt; for a run that is not started, its first.")
+    options: dict[str, Any] = Field(description="Its values of the options that differ.")
+    state: RunState | None = Field(description="Null if it is not started.")
     metrics: dict[str, float]
     reason: str | None
 
@@ -87,9 +87,9 @@ class OptionSweepBody(BaseModel):
     state: Literal["running", "ended", "canceled"]
     asked_at: datetime
     num_nodes: int
-    node_hours: float = Field(description="What the runs may take: runs times nodes times time limit.")
+    node_hours: float = Field(description="Maximum of all runs: runs times nodes times time limit.")
     max_node_hours: float
-    metric: str | None = Field(description="What the runs are compared by; null where no model is registered.")
+    metric: str | None = Field(description="Metric that the runs are compared by; null if no model is registered.")
     higher_is_better: bool
     best: str | None = Field(description="The run whose model is registered; null before the end, or without one.")
     reason: str | None = Field(description="How it was decided, or why it was canceled.")
@@ -119,7 +119,7 @@ class OptionSweepBody(BaseModel):
 
 
 class ComparedRunBody(BaseModel):
-    """One run beside others: its last attempt, with the time and cost of all of them."""
+    """One run of a comparison: its last attempt, with the time and cost of all attempts."""
 
     run_id: str
     dataset: str
@@ -133,7 +133,7 @@ class ComparedRunBody(BaseModel):
     options: dict[str, str] = Field(description="Those that differ among the runs.")
     metrics: dict[str, float]
     intervals: dict[str, list[float]] = Field(
-        description="Metric, low and high bound of its 95 % interval, where results of each example were left."
+        description="Metric, low and high bound of its 95 % interval, if the run stored the results of each example."
     )
     images_per_s: float | None
     epochs: list[dict[str, float]] = Field(description="From the training report, which a run has at its end.")

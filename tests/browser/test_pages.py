@@ -218,7 +218,7 @@ def test_a_rejected_shard_is_opened_by_keyboard_and_closed_again(browser: Browse
         cell.focus()
         page.keyboard.press("Enter")
         panel = page.get_by_role("complementary", name="Shard")
-        expect(panel.get_by_text("Mend the file")).to_be_visible()
+        expect(panel.get_by_text("Correct the file")).to_be_visible()
         watched.look("panel")
         page.keyboard.press("Escape")
         expect(panel).to_be_hidden()
@@ -231,7 +231,7 @@ def test_without_javascript_every_link_still_works(browser: Browser) -> None:
     with served(browser, lambda path: look(world, path), java_script_enabled=False) as watched:
         watched.page.goto(f"{ADDRESS}/datasets/digits/v3")
         watched.page.get_by_role("link", name="train-00001-of-00008.tfrecord, rejected").click()
-        expect(watched.page.get_by_text("Mend the file")).to_be_visible()
+        expect(watched.page.get_by_text("Correct the file")).to_be_visible()
 
 
 def large_world() -> World:

@@ -43,9 +43,9 @@ def test_code_of_another_contract_is_refused_before_it_costs_anything(
         twin.await_quiet()
         with pytest.raises(ApiError) as refused:
             twin.api.submit("steady", "v1", {})
-        said = f"the function app speaks version {SPOKEN[-1]} of the job contract, and the training's code c{LATER}-"
+        said = f"app supports version {SPOKEN[-1]} of the job contract, and the training's code c{LATER}-"
         assert said in refused.value.message
-        assert f"speaks {LATER}: run `azd up` from the release that you want" in refused.value.message
+        assert f"supports {LATER}: run `azd up` from the release that you want" in refused.value.message
         url, key = twin.twin.places.functions_url, twin.twin.places.secrets.function_key
         status, out, _ = landfall(capsys, "doctor", "--url", url, "--key", key)
         assert (1, True) == (status, said in out)

@@ -224,5 +224,5 @@ def test_a_script_for_tensorflow_1_fails_with_what_it_needs(twin: TwinUnderTest)
     assert ("failed", "configuration", True) == (run["state"], run["failure_class"], "has no attribute" in history), (
         run
     )
-    assert "take an image with the version of TensorFlow that the script was written for" in history
+    assert "use an image with the version of TensorFlow that the script was written for" in history
     assert twin.api.dataset_version("estimator", "v1")["hold"] is None

@@ -28,7 +28,7 @@ WALKED = (1, 2, 3, 4, 6, 7, 8, 9, 10, 11, 12, 14, 15, 17, 18, 20)
 """The others need what a stand-in for a training does not leave, a dead letter, or a form of a page."""
 HERE = {
     1: (f"a corrected upload of {BAD}", f"a corrected upload of {BAD}"),
-    2: ("Mend the file", f"rejected {BAD}.tfrecord"),
+    2: ("Correct the file", f"rejected {BAD}.tfrecord"),
     4: ("Data owner:", "data owner: steady/v3"),
     9: ("Landed today (UTC): ", "Landed today: "),
     7: ("Class of failure", "failure: "),

@@ -47,7 +47,7 @@ def test_an_incomplete_version_starts_nothing_and_names_what_is_missing(twin: Tw
     missing = {split: described["missing"] for split, described in version["splits"].items()}
     expected = {
         "train": ["train-00000-of-00002"],
-        "validation": ["validation-*: no shard of this split has come yet"],
+        "validation": ["validation-*: no shard of this split has arrived yet"],
     }
     assert ("open", [], expected) == (version["state"], version["runs"], missing)
 

@@ -1,4 +1,4 @@
-"""The few things that the ledger asks of Azure tables: read a row, scan keys, commit changes of one partition."""
+"""The table operations of the ledger: read a row, scan keys, commit changes of one partition."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ FIRST_BACKOFF_S = 0.01
 MAX_BACKOFF_S = 1.0
 
 _CONFLICT = frozenset({404, 409, 412})
-"""A row to change is gone, a row to create is there, a row was changed meanwhile."""
+"""A row to change is gone, a row to create is there, a row was changed in the meantime."""
 
 _REPEATED = frozenset({"POST"})
-"""A write whose answer was lost may be repeated, other than the SDK assumes: see ``new_writer``."""
+"""A write whose response was lost may have been repeated, which the SDK does not expect: see ``new_writer``."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +47,7 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """One row of a transaction: created where ``etag`` is None, otherwise replaced, or deleted without columns."""
+    """One row of a transaction: created if ``etag`` is None, deleted if it has no columns, otherwise replaced."""
 
     key: str
     columns: Mapping[str, Any] | None
@@ -55,7 +55,7 @@ class Change:
 
 
 def new_writer() -> str:
-    """Return a mark for the rows that one call writes. It serves as a record's revision, too.
+    """Return a mark for the rows that one call writes. It is also the record's revision.
 
     Where an answer was lost and the SDK has repeated the request, the repetition meets our own row and looks like a
     conflict; the mark tells the two apart.
@@ -121,7 +121,7 @@ class Tables:
     def commit(self, table: Table, partition: str, changes: list[Change]) -> None:
         """Make all changes or none, in one operation.
 
-        Raises LedgerConflictError where a row to create exists, or one to change is not the one that was read.
+        Raises LedgerConflictError if a row to create exists, or one to change is not the one that was read.
         """
         from azure.core.exceptions import HttpResponseError
 
@@ -135,7 +135,7 @@ class Tables:
                 raise LedgerConflictError(f"{changes[0].key} of table {self._prefix}{table} was changed") from error
 
     def create(self, table: Table, partition: str, changes: list[Change], writer: str) -> bool:
-        """Commit new rows; False where the first of them was there already, written by another call."""
+        """Commit new rows; False if the first of them was there already, written by another call."""
         try:
             self.commit(table, partition, [_marked(change, writer) for change in changes])
         except LedgerConflictError:
@@ -144,7 +144,7 @@ class Tables:
         return True
 
     def replace(self, table: Table, partition: str, changes: list[Change], writer: str) -> None:
-        """Commit changed rows. Raises LedgerConflictError where another call changed the first of them."""
+        """Commit changed rows. Raises LedgerConflictError if another call changed the first of them."""
         try:
             self.commit(table, partition, [_marked(change, writer) for change in changes])
         except LedgerConflictError:
@@ -167,7 +167,7 @@ def _marked(change: Change, writer: str) -> Change:
 
 
 def _send(client: TableClient, operations: list[tuple[str, dict[str, Any], dict[str, Any]]]) -> None:
-    """Send a transaction; a single new row goes as a plain insert, which costs both sides half of that."""
+    """Send a transaction; a single new row is sent as a plain insert, which costs half."""
     if len(operations) == 1 and operations[0][0] == "create":
         client.create_entity(operations[0][1], response_preference="return-no-content", retry_on_methods=_REPEATED)
     else:

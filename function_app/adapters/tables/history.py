@@ -31,7 +31,7 @@ class TableHistory:
         return [from_columns(HistoryEntry, row.columns) for row in rows]
 
     def history_below(self, prefix: str, *, limit: int) -> list[HistoryEntry]:
-        """See Ledger. One operation for every 1,000 entries; ``limit`` cuts off the subjects late in the alphabet."""
+        """See Ledger. One operation for every 1,000 entries; ``limit`` drops the alphabetically last subjects."""
         low = joined("subject", escaped(prefix))
         condition = "PartitionKey ge @low and PartitionKey lt @high"
         rows = self._tables.scan("decisions", condition, limit, low=low, high=low[:-1] + chr(ord(low[-1]) + 1))
@@ -92,7 +92,7 @@ class TableNotes:
         return self._noted(partition, row, _MARK, {"text": after})
 
     def _noted(self, partition: str, row: Row | None, key: str, columns: dict[str, object]) -> bool:
-        """Create or replace a row; return False where another writer was first."""
+        """Create or replace a row; return False if another writer was first."""
         writer = new_writer()
         change = Change(key=key, columns=columns, etag=None if row is None else row.etag)
         if row is None:

@@ -61,7 +61,7 @@ def _is_unsent(notification: NotificationRecord) -> bool:
 
 
 def _listed(notification: NotificationRecord) -> Change:
-    """Put a notification on the list of the unsent ones, or take it off."""
+    """Add a notification to the list of unsent ones, or remove it."""
     columns = {"row": _key(notification)} if _is_unsent(notification) else None
     return Change(
         key=joined("unsent", ascending(notification.created_at), escaped(notification.key)), columns=columns

@@ -1,4 +1,4 @@
-"""How much of a record the ledger keeps: both ledgers store the same, and a table row holds 1 MiB at most.
+"""Limits of stored records, the same in both ledgers: a table row holds at most 1 MiB.
 
 What decides something is kept whole or refused; what only explains is cut, and says so.
 """
@@ -37,7 +37,7 @@ MAX_PAYLOAD_CHARS = 200 << 10
 
 
 class RecordTooLargeError(LandfallError):
-    """A member of a record that must be kept whole is larger than a row of the ledger allows."""
+    """A member of a record that must not be truncated is too large for a row of the ledger."""
 
 
 def bounded_shard(shard: ShardRecord) -> ShardRecord:
@@ -93,7 +93,7 @@ def bounded_notification(notification: NotificationRecord) -> NotificationRecord
 
 
 def bounded_history_entry(entry: HistoryEntry) -> HistoryEntry:
-    """Keep the beginning of the reason, and the details where they are not too many."""
+    """Keep the beginning of the reason, and the details unless there are too many."""
     return replace(
         entry,
         at=_utc(entry.at),
@@ -103,7 +103,7 @@ def bounded_history_entry(entry: HistoryEntry) -> HistoryEntry:
 
 
 def bounded_dead_letter(letter: DeadLetter) -> DeadLetter:
-    """Keep the payload, or where it is too long its beginning, which nothing replays."""
+    """Keep the payload or, if it is too long, only its beginning, which cannot be replayed."""
     fits = len(letter.payload) <= MAX_PAYLOAD_CHARS
     return replace(
         letter,

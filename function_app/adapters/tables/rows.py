@@ -1,7 +1,7 @@
 """Ledger records as columns of a table row, and back.
 
-A string property holds 64 KiB of UTF-16 at most: longer texts go on in ``name_1``, ``name_2`` … A member that a row
-does not have takes the record's default, so rows written by an older version stay readable.
+A string property holds 64 KiB of UTF-16 at most: longer texts continue in ``name_1``, ``name_2`` … A member that a
+row does not have takes the record's default, so rows written by an older version stay readable.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _NOT_STORED = "revision"
 def to_columns(
     record: ShardRecord | Generation | RunRecord | NotificationRecord | HistoryEntry | DeadLetter,
 ) -> Columns:
-    """Return a record's columns: plain ones for people to look at, JSON for what is nested."""
+    """Return a record's columns: plain ones for people, JSON for nested members."""
     columns: Columns = {}
     for member in fields(record):
         if member.name != _NOT_STORED:
@@ -73,7 +73,7 @@ def _column(name: str, value: Any) -> Columns:
             columns = {"dataset": value.dataset, "version": value.version}
         case datetime():
             columns = {name: value.isoformat()}
-        case bool():  # before the whole numbers, of which it is one
+        case bool():  # before integers, because bool is a subclass of int
             columns = {name: json.dumps(value)}
         case int():
             columns = {name: (value, "Edm.Int64")}

@@ -62,7 +62,7 @@ class TableRuns:
         return replace(run, revision=writer), replace(following, revision=writer)
 
     def _changes(self, run: RunRecord) -> list[Change]:
-        """Return what saving a run changes, its own row first."""
+        """Return the changes for saving a run, its own row first."""
         row = self._tables.get("runs", _PARTITION, _run_key(run))
         if row is None or row.writer != run.revision:
             raise LedgerConflictError(f"run {run.run_id} was changed, or is not there: read it again")
@@ -108,7 +108,7 @@ def _new_rows(run: RunRecord) -> list[Change]:
 
 
 def _open_changes(stored: RunRecord, run: RunRecord) -> list[Change]:
-    """What becomes of the row that lists the run among the unfinished ones."""
+    """Return the change of the row that lists the run as unfinished."""
     if is_unfinished(stored) == is_unfinished(run):
         return []
     columns = {"row": _run_key(run)} if is_unfinished(run) else None

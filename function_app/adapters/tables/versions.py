@@ -52,7 +52,7 @@ class TableShards:
         partition = shard_partition(shard.dataset_version, shard.bucket)
         row, replaced = None, None
         for number in tries(f"{shard.dataset_version}/{shard.name}"):
-            if number or not is_first:  # a first verdict is inserted, which fails where there is one after all
+            if number or not is_first:  # a first verdict is inserted, which fails if there is one after all
                 row = self._tables.get("shards", partition, shard_key(shard.split, shard.index))
                 if row is not None and row.writer == writer:  # our own write, whose answer was lost
                     break
@@ -61,7 +61,7 @@ class TableShards:
                     break
             try:
                 return RecordedShard(replaced=replaced, accepted=self._replace(row, replaced, shard, writer))
-            except LedgerConflictError:  # the shard's row or the counter was changed meanwhile
+            except LedgerConflictError:  # the shard's row or the counter was changed in the meantime
                 continue
         return RecordedShard(replaced=replaced)
 
@@ -76,7 +76,7 @@ class TableShards:
         for number in tries(f"{len(shards)} shards of {first.dataset_version}"):
             before, counter = counter, self._tables.get("shards", partition, counter_key(first.split))
             if number and _etag(before) == _etag(counter):
-                return None  # it was not the counter that another writer had changed
+                return None  # another writer changed a row other than the counter
             accepted = len(shards) + (0 if counter is None else _accepted(counter))
             try:
                 self._tables.commit("shards", partition, [*rows, _counter_row(first.split, accepted, counter)])
@@ -119,7 +119,7 @@ class TableShards:
         )
 
     def _replace(self, row: Row | None, replaced: ShardRecord | None, shard: ShardRecord, writer: str) -> int | None:
-        """Try once; return the counter where it moved. Raises LedgerConflictError."""
+        """Try once; return the counter if it changed. Raises LedgerConflictError."""
         partition = shard_partition(shard.dataset_version, shard.bucket)
         columns = to_columns(shard) | {"writer": writer}
         changes = [Change(key=shard_key(shard.split, shard.index), columns=columns, etag=_etag(row))]
@@ -277,7 +277,7 @@ class TableVersions:
         return self._replaced(partition, Change(key=row.key, columns=to_columns(generation), etag=row.etag))
 
     def _replaced(self, partition: str, change: Change) -> bool:
-        """Try once; False where the row was changed meanwhile."""
+        """Try once; False if the row was changed in the meantime."""
         try:
             self._tables.replace("versions", partition, [change], new_writer())
         except LedgerConflictError:

@@ -1,1 +1,1 @@
-"""What every route of the API does alike: keys and conditions of requests, ETags of answers, limits of callers."""
+"""What all routes of the API have in common: idempotency keys, conditions, ETags, rate limits."""

@@ -1,4 +1,4 @@
-"""A POST with an Idempotency-Key is done once: the same request gets the same answer, another one is refused."""
+"""Execute a POST with an Idempotency-Key once: a repeated request gets the stored response, others are refused."""
 
 from __future__ import annotations
 
@@ -19,16 +19,17 @@ from function_app.runs.requests import KeyedRequest
 from shared.errors import LandfallError
 
 MAX_ANSWER_BYTES = 1 << 20
-"""Larger answers are not kept: the request is done again, which no action of the API minds."""
+"""Larger responses are not stored; the request is executed again, which is safe for every action."""
 _KEY = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 _REFUSED = 400
 
 
 async def answered_once(request: Request, act: Callable[[Request], Awaitable[Response]]) -> Response:
-    """Answer a POST, by what its key led to before where it has one.
+    """Answer a POST, from the stored response of its key if there is one.
 
-    The key is claimed before the work and its answer is kept after it. A request that is repeated in between, because
-    its caller or this process died, is done again: every action may be repeated. A refused request frees its key.
+    The key is claimed before the work, and the response is stored after it. A request that is repeated in between,
+    because its caller or this process died, is executed again: every action may be repeated. A refused request frees
+    its key.
 
     Raises IdempotencyKeyError.
     """
@@ -70,7 +71,7 @@ def _kept(keyed: KeyedRequest, documents: DocumentStore) -> Response | None:
 
 
 def _keep(keyed: KeyedRequest, answer: Response, documents: DocumentStore, *, is_claimed: bool) -> None:
-    """Keep an answer; where the key was new, one that is there outlived its key, which storage forgot first."""
+    """Store a response. If the key was new, overwrite a response whose key storage has already deleted."""
     headers = {"Location": answer.headers["Location"]} if "Location" in answer.headers else {}
     body = bytes(answer.body).decode()
     content = json.dumps({"status": answer.status_code, "headers": headers, "body": body}).encode()

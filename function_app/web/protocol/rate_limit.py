@@ -1,4 +1,4 @@
-"""How many requests each caller may send: a bucket for each, which this process fills again as time passes."""
+"""Rate limits: one token bucket per caller, held by this process."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from function_app.services import Services
 
 MAX_CALLERS = 1000
-"""Callers that are known at a time: the one that has been away longest is forgotten, and starts again."""
+"""Maximum callers in memory; the one idle longest is forgotten and starts with a full bucket."""
 KEY, KEY_PARAMETER = "x-functions-key", "code"
-"""Where a caller states the function key, which the host has compared before.
+"""Places of the function key in a request; the host has already checked it.
 
 Source: learn.microsoft.com/azure/azure-functions/function-keys-how-to.
 """
 PERSON_ID = "x-ms-client-principal-id"
-"""Header of App Service authentication, which removes it from requests of others."""
+"""Header of App Service authentication, which removes it from client requests."""
 
 Caller = Callable[[Scope], str | None]
 Refusal = Callable[[str, Mapping[str, str]], Response]
@@ -33,14 +33,14 @@ Refusal = Callable[[str, Mapping[str, str]], Response]
 
 @dataclass(kw_only=True)
 class CallerLimits:
-    """The buckets of callers. Each holds the requests of a minute, which a caller may also send at once."""
+    """The buckets of callers. Each holds the requests of a minute, which may be sent in one burst."""
 
     seconds: Callable[[], float] = time.monotonic
     _left: OrderedDict[str, tuple[float, float]] = field(default_factory=OrderedDict)
-    """Caller → requests left, and when that was so."""
+    """Caller → requests left, and the time of that count."""
 
     def wait_s(self, caller: str, per_minute: int) -> float:
-        """Count a request; return 0, or the seconds after which the caller may try again."""
+        """Count a request; return 0, or the seconds until the caller may try again."""
         now_s = self.seconds()
         left, since_s = self._left.pop(caller, (float(per_minute), now_s))
         left = min(float(per_minute), left + (now_s - since_s) * per_minute / 60)
@@ -54,14 +54,14 @@ class CallerLimits:
 def key_of(scope: Scope) -> str:
     """Return a digest of the caller's function key; callers without one share a bucket.
 
-    An address says less: many people share one, and a header may claim any.
+    IP addresses are not used: many people share one, and headers can be forged.
     """
     stated = Headers(scope=scope).get(KEY) or parse_qs(scope["query_string"].decode("latin-1")).get(KEY_PARAMETER)
     return hashlib.sha256(str(stated or "").encode()).hexdigest()
 
 
 def person_of(scope: Scope) -> str | None:
-    """Return who asks for a page; None for files that all pages load."""
+    """Return the person who requests a page; None for static files."""
     return None if scope["path"].startswith("/static/") else Headers(scope=scope).get(PERSON_ID, "")
 
 
@@ -87,7 +87,7 @@ class RateLimited:
         if caller is None or (wait_s := await self._wait_s(caller)) <= 0:
             await self._app(scope, receive, send)
             return
-        text = f"more than {self._per_minute} requests in a minute: send fewer, or ask for more at a time"
+        text = f"more than {self._per_minute} requests in a minute: send fewer requests, or request larger pages"
         refused = self._refusal(text, {"Retry-After": str(math.ceil(wait_s))})
         await refused(scope, receive, send)
 

@@ -1,4 +1,4 @@
-"""The class of the API's routes: answers to GET have an ETag, and a POST may have a key and a condition."""
+"""The class of the API's routes: GET responses have an ETag; a POST may have a key and a condition."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ IdempotencyKey = Annotated[
         max_length=128,
         pattern=r"^[A-Za-z0-9._:-]+$",
         alias="Idempotency-Key",
-        description="Name of this request: repeated under the same key it is done once.",
+        description="Key of this request: requests repeated with the same key are executed once.",
     ),
 ]
 MAX_TAGS_CHARS = 2000
 MAX_NAMED = 10
 _ACTION = re.compile(r".*\}/[a-z-]+")
-"""Path of an action on a resource, whose own path ends with a parameter."""
+"""Path of an action on a resource; the resource's path ends with a parameter."""
 _TAG = re.compile(r'(W/)?("[^"]*")')
 _OK, _NOT_MODIFIED, _NOT_FOUND, _INVALID = 200, 304, 404, 422
 _CARRIED = ("type", "asgi", "http_version", "scheme", "server", "client", "root_path", "state")
-"""Members of a request's scope that the look at its resource has too."""
+"""Members of a request's scope that are copied to the GET of its resource."""
 
 
 def _keyed(idempotency_key: IdempotencyKey = None) -> None:
@@ -47,7 +47,7 @@ def _keyed(idempotency_key: IdempotencyKey = None) -> None:
 def _fresh(
     if_none_match: Annotated[
         str | None,
-        Header(max_length=MAX_TAGS_CHARS, description="ETag of an earlier answer: 304 where this would be the same."),
+        Header(max_length=MAX_TAGS_CHARS, description="ETag of an earlier response: 304 if nothing has changed."),
     ] = None,
 ) -> None:
     """Let the document describe the header, and refuse a malformed one."""
@@ -58,7 +58,7 @@ def _unchanged(
         str | None,
         Header(
             max_length=MAX_TAGS_CHARS,
-            description="ETag of the resource, as GET showed it: 412 where it has changed since.",
+            description="ETag of the resource from GET: 412 if it has changed since.",
         ),
     ] = None,
 ) -> None:
@@ -91,9 +91,9 @@ class ApiRoute(APIRoute):
         super().__init__(path, endpoint, **{**options, "responses": responses})
 
     def get_route_handler(self) -> Callable[[Request], Any]:
-        """Return what answers a request.
+        """Return the handler of a request.
 
-        A POST whose function takes ``idempotency_key`` itself binds the key to what it starts.
+        A POST whose function takes ``idempotency_key`` handles the key itself.
         """
         handle = super().get_route_handler()
         binds_key = "idempotency_key" in inspect.signature(self.endpoint).parameters
@@ -125,7 +125,7 @@ def _refuse_unknown(request: Request, names: Collection[str]) -> None:
 
 
 def etag_of(body: bytes) -> str:
-    """Return the strong ETag of an answer: a digest, so every change of what is shown changes it."""
+    """Return the strong ETag of a response: a digest of its content."""
     return f'"{hashlib.sha256(body).hexdigest()[:32]}"'
 
 
@@ -147,9 +147,9 @@ def _names(conditions: Sequence[str], tag: str, *, weakly: bool) -> bool:
 
 
 async def _refuse_changed(request: Request) -> None:
-    """Raise ChangedMeanwhileError where If-Match names other content than a look at the resource shows now.
+    """Raise ChangedMeanwhileError if If-Match does not match the resource's current ETag.
 
-    A resource that does not exist is left to the action, whose answer says so.
+    If the resource does not exist, the action's own response says so.
     """
     conditions = request.headers.getlist("if-match")
     if not conditions or not _ACTION.fullmatch(getattr(request.scope.get("route"), "path", "")):
@@ -157,13 +157,13 @@ async def _refuse_changed(request: Request) -> None:
     path = request.url.path.rpartition("/")[0]
     status, tag = await _looked_at(request, path)
     if status == _OK and not _names(conditions, tag, weakly=False):
-        raise ChangedMeanwhileError(f"{path} has changed since you looked: look at it again, and decide again")
+        raise ChangedMeanwhileError(f"{path} has changed since you read it: read it again, and decide again")
     if status not in (_OK, _NOT_FOUND, _INVALID):
         raise ServiceUnavailableError(f"{path} cannot be compared with If-Match now; nothing was done")
 
 
 async def _looked_at(request: Request, path: str) -> tuple[int, str]:
-    """Return status and ETag of a GET, which the app answers as it answers every other."""
+    """Return status and ETag of a GET request to the app."""
     sent: list[Message] = []
     scope = {name: request.scope[name] for name in _CARRIED if name in request.scope}
     scope |= {"method": "GET", "path": path, "raw_path": path.encode(), "query_string": b"", "headers": []}

@@ -119,9 +119,9 @@ CONTAINERS = [
     Case(
         variables={"BASH_ENV": ENTRY_POINT},
         remedy=Remedy.STOP,
-        words="take an image for linux/amd64 that has Python on its PATH, and no entry point that ends by itself",
+        words="use an image for linux/amd64 with Python on its PATH and without an entry point that exits",
     ),
-    Case(variables={"PATH": "/nowhere"}, remedy=Remedy.STOP, words="take an image for linux/amd64 that has Python"),
+    Case(variables={"PATH": "/nowhere"}, remedy=Remedy.STOP, words="use an image for linux/amd64 with Python"),
 ]
 """A container that exits at once and says nothing, and one without Python."""
 LACKS_WEIGHTS = Case(

@@ -177,7 +177,7 @@ MISTAKES = (
         "    epochs: 3",
         "    pretrained_weights: scripts/../w.keras",
         "train.options.pretrained_weights",
-        "absolute path of the image",
+        "absolute path in the image",
     ),
     Mistake("    epochs: 3", "    monitor: val_auc", "train.options", "monitor val_auc needs task binary"),
     Mistake("    epochs: 3", "    task: binary", "train.options", "task binary needs num_classes 2"),

@@ -52,7 +52,7 @@ def found(of: Manifest | None = None, **options: Any) -> list[str]:
             {"label_feature": "class"},
             'label_feature: the data have no feature "class"; ' + KNOWN,
         ),
-        ({"label_feature": "image"}, 'label_feature: "image" is no label; a label is one int64 number'),
+        ({"label_feature": "image"}, 'label_feature: "image" is not a label; a label is one int64 number'),
         (
             {"image_feature": "label"},
             'image_feature: "label" is the label too; name the feature that holds the image',

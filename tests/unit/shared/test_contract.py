@@ -61,5 +61,5 @@ def test_one_version_in_common_is_enough(app: tuple[int, ...], code: tuple[int, 
     assert fits == (problem is None)
     if problem:
         spoken = ".".join(map(str, code))
-        assert f"app speaks version {'.'.join(map(str, app))} of" in problem
-        assert f"c{spoken}-0a speaks {spoken}: run `azd up`" in problem
+        assert f"app supports version {'.'.join(map(str, app))} of" in problem
+        assert f"c{spoken}-0a supports {spoken}: run `azd up`" in problem

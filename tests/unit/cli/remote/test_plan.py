@@ -47,7 +47,7 @@ def test_a_plan_is_printed_with_sizes_recommendation_and_date(capsys: Capture, a
         "quota: unknown",
         "1 node     8 ranks",
         "recommended: 1 node of landfall-a100, ",
-        "one node with more GPUs is faster, and costs",
+        "one node with more GPUs is faster",
         "more than a third: later plans use this run",
     ):
         assert text in out

@@ -78,8 +78,8 @@ def test_people_get_what_happened_so_what_what_now_and_links(service: Service) -
     assert "digits/v1: failed" == message["title"]
     assert [
         "digits/v1 could not be trained: out of memory.",
-        "So what: No model comes of this run; the one that is registered stays the current one.",
-        "What now: To see what happened: landfall why landfall-digits-v1-a1",
+        "What it means: No model comes of this run; the one that is registered stays the current one.",
+        "What to do: To see what happened: landfall why landfall-digits-v1-a1",
         "Page: https://landfall.example/runs/landfall-digits-v1-a1",
     ] == message["message"].splitlines()
 

@@ -159,7 +159,7 @@ def test_a_script_of_ones_own_gets_arguments_instead_of_options() -> None:
     named = own_script(PIPELINE)
     added = named.replace("  num_nodes", "  arguments: [--rate, '0.1', \"it's $HOME\"]\n  num_nodes")
     assert ("--rate", "0.1", "it's $HOME") == read_pipeline(added).train.arguments
-    assert "train: options would have no effect: a script of your" in found(named, "options: {epochs: 3}")
+    assert "train: options would have no effect: your own script" in found(named, "options: {epochs: 3}")
     assert "train: arguments would have no effect: Landfall's" in found(PIPELINE, "arguments: [--rate]")
     assert "train.arguments.0: must be a text without line" in found(named, "arguments: ['${{inputs.data}}']")
 

@@ -73,7 +73,7 @@ def test_a_file_of_ones_own_is_used(tmp_path: Path) -> None:
         (("NC24ads_A100_v4", "NC25ads_A100_v4"), "must be an Azure VM size; did you mean Standard_NC24ads_A100_v4"),
         (
             ("\ngpus:", "\n  standard_nc24ads_a100_v4: {price_per_node_hour: 9}\ngpus:"),
-            "sizes: Standard_NC24ads_A100_v4 and standard_nc24ads_a100_v4 are one size; remove one of them",
+            "sizes: Standard_NC24ads_A100_v4 and standard_nc24ads_a100_v4 are the same size; remove one of them",
         ),
         (("  A100:", "  A1000:"), "gpus.A1000: must be a GPU of an Azure VM size: A10, A100"),
         (("0.9}", "90}"), "scaling.eight_gpus: must be less than or equal to 1, got 90"),

@@ -73,6 +73,14 @@ def exited(code: int, tail: str = "") -> str:
         ("communication", "", exited(1), "PRTE has lost communication with a remote daemon."),
         ("communication", "UserError/ExecutionFailed", exited(15), "training failed (rank 0): rank 1 is dead"),
         ("communication", "", exited(17), ""),
+        ("communication", "UserError/ExecutionFailed", exited(14), "step 410\nstep 420"),
+        ("user_code", "UserError/ExecutionFailed", exited(14), "Traceback (most recent call last):\nKeyError: 'x'"),
+        (
+            "user_code",
+            "",
+            exited(14),
+            "training failed (rank 0): model.keras, loaded back, sums loss to another value",
+        ),
         (
             "communication",
             "",
@@ -189,11 +197,11 @@ TRACEBACK = 'Traceback (most recent call last):\n  File "mine.py", line 1, in <m
         (2, "mine.py: error: argument --rate: invalid float value: 'x'", "correct train.arguments"),
         (1, f"{TRACEBACK}ModuleNotFoundError: No module named 'albumentations'", "add the package"),
         (1, f"{TRACEBACK}ImportError: cannot import name 'x' from 'keras'", "add the package"),
-        (1, f"{TRACEBACK}AttributeError: module 'tensorflow' has no attribute 'estimator'", "take an image with"),
+        (1, f"{TRACEBACK}AttributeError: module 'tensorflow' has no attribute 'estimator'", "use an image with"),
         (
             1,
             f"{TRACEBACK}AttributeError: module 'tensorflow._api.v2.train' has no attribute 'x'",
-            "take an image with",
+            "use an image with",
         ),
         (1, f"{TRACEBACK}FileNotFoundError: [Errno 2] No such file or directory: 'w.h5'", "provide the file"),
         (1, f"{TRACEBACK}ValueError: File not found: filepath=w.keras.", "provide the file"),
@@ -212,7 +220,7 @@ TRACEBACK = 'Traceback (most recent call last):\n  File "mine.py", line 1, in <m
         (127, "/bin/bash: line 1: python: command not found", "Python on its PATH"),
         (126, "/bin/bash: line 1: /usr/bin/python: Permission denied", "Python on its PATH"),
         (1, "exec /usr/bin/python: exec format error", "for linux/amd64"),
-        (255, "exec /opt/entry.sh: no such file or directory", "no entry point that ends by itself"),
+        (255, "exec /opt/entry.sh: no such file or directory", "without an entry point that exits"),
         (128, 'OCI runtime create failed: exec: "python": executable file not found in $PATH', "Python on its PATH"),
     ],
 )

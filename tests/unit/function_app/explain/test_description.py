@@ -19,7 +19,7 @@ def test_missing_and_rejected_shards_are_named() -> None:
     train, validation = described.splits
     assert (2, 1, ("train-00001-of-00002",)) == (train.num_shards, train.accepted, train.missing)
     assert [TRAIN_SHARDS[1]] == [row.name for row in train.rejected]
-    assert (None, ("validation-*: no shard of this split has come yet",)) == (
+    assert (None, ("validation-*: no shard of this split has arrived yet",)) == (
         validation.num_shards,
         validation.missing,
     )

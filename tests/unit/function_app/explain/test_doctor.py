@@ -79,7 +79,7 @@ def test_a_cluster_that_is_gone_is_found_with_the_pipelines_that_name_it() -> No
     world.jobs.deleted_computes.add("landfall-gpu")
     (found,) = found_in(world, "clusters")
     assert (CheckState.WRONG, "landfall-gpu", "azd up") == (found.state, found.subject, found.fix)
-    assert "the workspace does not have it; it is named by digits" == found.says
+    assert "the workspace does not have it; it is used by digits" == found.says
 
 
 @pytest.mark.parametrize(
@@ -92,8 +92,8 @@ def test_a_cluster_that_is_gone_is_found_with_the_pipelines_that_name_it() -> No
                 "--name LANDFALL-WEBHOOK-PEOPLE --value URL"
             ),
         ),
-        ("digits.yaml: train: is required", "mend the file until `landfall check` finds nothing, then: azd up"),
-        ("digits.yaml: LANDFALL_CODE_ID: the function app speaks version 1", "azd up"),
+        ("digits.yaml: train: is required", "correct the file until `landfall check` finds nothing, then: azd up"),
+        ("digits.yaml: LANDFALL_CODE_ID: the function app supports version 1", "azd up"),
     ],
 )
 def test_a_pipeline_out_of_service_is_found(problem: str, fix: str) -> None:

@@ -310,7 +310,7 @@ def test_counts_that_close_nothing_are_in_the_history() -> None:
     world = World()
     world.deliver("digits/v1/dataset.json")
     (line,) = world.ledger.history("digits/v1/dataset.json")
-    expected = ("counts_stated", "checked its version again: not whole, or refused as a set")
+    expected = ("counts_stated", "checked its version again: not complete, or refused as a set")
     assert expected == (line.action, line.reason)
 
 
@@ -423,7 +423,7 @@ def test_recipients_are_warned_of_a_small_shard_once() -> None:
     message = (
         f"{small}: expected at least 0.5 of the median of its split, 4 records (small_shard_ratio), got 1 records"
     )
-    text = f"digits/v1 is whole and can be trained, with 1 warnings: {message}"
+    text = f"digits/v1 is complete and can be trained, with 1 warnings: {message}"
     assert (text, [("set_small_shard", small)]) == (
         sent.content["text"],
         [(reason["code"], reason["shard"]) for reason in sent.content["reasons"]],

@@ -232,7 +232,7 @@ def test_what_a_writer_leaves_behind_is_ignored_with_a_reason() -> None:
         world.actions(f"{VERSION}/_started_1"),
         world.actions(f"{VERSION}/_temporary/0/{TRAIN[0]}"),
     )
-    assert "left behind" in why(f"{VERSION}/_metadata", world.services).lines[0].reason
+    assert "are hidden or written by" in why(f"{VERSION}/_metadata", world.services).lines[0].reason
 
 
 def test_an_empty_file_of_a_split_with_others_is_left_out() -> None:

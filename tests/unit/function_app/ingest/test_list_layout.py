@@ -223,7 +223,7 @@ def test_a_listed_file_of_no_split_keeps_the_version_open() -> None:
     for name in FILES:
         world.deliver(put(world, name))
     world.deliver(put(world, SUMS, sums(*FILES, "more.tfrecord")))
-    assert ([], True) == (closings(world), "line 4: more.tfrecord is of no split" in missing(world)[0])
+    assert ([], True) == (closings(world), "line 4: more.tfrecord has no split" in missing(world)[0])
 
 
 def test_a_split_that_contradicts_the_path_keeps_the_version_open() -> None:
@@ -236,7 +236,7 @@ def test_a_split_that_contradicts_the_path_keeps_the_version_open() -> None:
     )
     assert ([], True) == (
         closings(world),
-        "line 3: train/b.tfrecord is of split train by its path" in missing(world)[0],
+        "line 3: train/b.tfrecord is in split train by its path" in missing(world)[0],
     )
 
 

@@ -107,16 +107,14 @@ def test_the_path_comes_before_the_list_and_the_list_before_a_draw() -> None:
     shares = {"train": 0.5, "validation": 0.5}
     drawn = uploaded(world_of(TABLE, shares=shares), TABLE, table(FILES), *FILES)
     by_pattern = uploaded(world_of(TABLE, patterns={"train": "[abc]*"}), TABLE, table(FILES), *FILES)
-    line = "line 4: c.tfrecord is of split train by its path, not of validation; move it, or correct the list"
+    line = "line 4: c.tfrecord is in split train by its path, not in validation; move it, or correct the list"
     assert ([FILES], [], True) == (closings(drawn), closings(by_pattern), line in missing(by_pattern))
 
 
 def test_a_file_without_a_split_keeps_the_version_open() -> None:
     """An empty cell states nothing."""
     world = uploaded(world_of(TABLE), TABLE, table(FILES | {"c.tfrecord": ""}), *FILES)
-    line = (
-        "line 4: c.tfrecord is of no split: put it into a folder named after a split, such as train/ or split=train/"
-    )
+    line = "line 4: c.tfrecord has no split: put it into a folder named after a split, such as train/ or split=train/"
     assert ([], True) == (closings(world), f"{line}, let the list state its split" in missing(world))
 
 

@@ -111,7 +111,7 @@ def test_a_text_says_what_happened_so_what_and_what_now_with_links(outcome: str)
     )
     title, body = for_people(row, LINKS)
     lines = body.splitlines()
-    assert ("This happened.", "So what: ", "What now: ") == (lines[0], lines[1][:9], lines[2][:10])
+    assert ("This happened.", "What it means: ", "What to do: ") == (lines[0], lines[1][:15], lines[2][:12])
     assert lines[3].startswith("Page: https://landfall.example/")
     assert OUTCOMES[outcome].title in title
     assert "{" not in body

@@ -42,7 +42,7 @@ def test_a_second_test_within_seconds_is_refused() -> None:
     """A script in a loop would flood people."""
     world = World()
     try_recipients("digits", None, world.services)
-    with pytest.raises(TooSoonError, match="wait, then ask again"):
+    with pytest.raises(TooSoonError, match="wait and try again"):
         try_recipients("digits", None, world.services)
     world.clock.move(seconds=11)
     assert 2 == len(try_recipients("digits", None, world.services))

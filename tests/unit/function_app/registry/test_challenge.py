@@ -138,15 +138,15 @@ def test_the_pipeline_says_what_the_interval_must_show(right: int, rule: dict[st
 @pytest.mark.parametrize(
     ("second", "why"),
     [
-        (None, "left no results of each example"),
+        (None, "has no results of each example"),
         (b"no parquet", "it cannot be read"),
-        (results(384, 399), "they were evaluated on other examples"),
+        (results(384, 399), "evaluated on different examples"),
         (results(384, accuracy=None, f1=[1.0] * NUMBER), "there is no column for val_accuracy"),
-        (results(300), "make up val_accuracy 0.75, and the report says 0.96"),
+        (results(300), "give val_accuracy 0.75, but the report says 0.96"),
         (results(384, record=[0] * NUMBER), "are in two rows"),
         (results(384, accuracy=[float("nan")] * NUMBER), "a finite number in each row"),
         (results(384, accuracy=["right"] * NUMBER), "must have numbers"),
-        (results(384, shard=["elsewhere"] * NUMBER), "they were evaluated on other examples"),
+        (results(384, shard=["elsewhere"] * NUMBER), "evaluated on different examples"),
     ],
 )
 def test_what_cannot_be_compared_is_registered_by_its_conditions_and_left_to_a_person(
@@ -166,7 +166,7 @@ def test_other_content_of_the_validation_data_is_no_ground_for_a_comparison() ->
     """Names and numbers of the records are the same, and the manifests say that the records are others."""
     world = challenge(results(396), 0.99, validation=shard_content(1, 2, 3, 4))
     words = newest(world).evidence["comparison"]["words"]
-    assert f"the validation data differ: {VALIDATION_SHARDS[0]} has another content" in words
+    assert f"the validation data differ: {VALIDATION_SHARDS[0]} has other content" in words
 
 
 def test_other_training_data_do_not_matter() -> None:

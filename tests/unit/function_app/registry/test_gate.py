@@ -31,7 +31,7 @@ def test_a_gate_that_does_not_hold_registers_nothing_and_says_why(metrics: dict[
 @pytest.mark.parametrize(
     ("report", "reason"),
     [
-        (None, "the job completed without a training report: there is no digits/v1/"),
+        (None, "the job completed without a training report: digits/v1/"),
         (b"{", "/report/training_report.json: not a training report"),
         (b"x" * (MAX_REPORT_BYTES + 1), "has more than"),
     ],
@@ -279,7 +279,7 @@ def test_a_training_that_did_not_check_the_contents_is_no_evidence() -> None:
     world = World()
     found = reported(world, contents_checked=False)
     assert RunState.NOT_REGISTERED == found.state
-    assert "did not compare the content of the shards with what was accepted" in (found.reason or "")
+    assert "did not compare the shards with the accepted content" in (found.reason or "")
 
 
 def test_a_users_script_need_not_check_the_contents() -> None:

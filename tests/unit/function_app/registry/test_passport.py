@@ -302,8 +302,8 @@ def test_a_model_without_a_passport_says_why() -> None:
     ("text", "problem"),
     [
         ("[" * 100_000, "is not JSON"),
-        ("[]", "no JSON object with a digest"),
-        ('{"digest": 7}', "no JSON object with a digest"),
+        ("[]", "not a JSON object with a digest"),
+        ('{"digest": 7}', "not a JSON object with a digest"),
         ('{"digest": "a", "format_version": 2}', "expected 1, got 2"),
     ],
 )

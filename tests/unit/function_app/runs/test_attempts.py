@@ -151,7 +151,7 @@ def test_missing_ranks_are_not_tried_again() -> None:
         ended.remedy,
     )
     [text] = [str(note.content["text"]) for note in world.topic.received]
-    for words in ("Expected 2 ranks on 2 nodes; the launcher started 1", "data are not to blame"):
+    for words in ("Expected 2 ranks on 2 nodes; the launcher started 1", "data are not the cause"):
         assert words in text
     again, is_new = request_run(VERSION, {}, trigger="http", services=world.services)
     assert (True, True) == (is_new, again.logical_run != first.logical_run)

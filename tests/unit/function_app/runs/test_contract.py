@@ -15,8 +15,8 @@ from tests.unit.function_app.web.client import call
 
 LATER = (SPOKEN[-1] + 1,)
 SAID = (
-    f"the function app speaks version {SPOKEN[-1]} of the job contract, and the training's code c{LATER[0]}-0a "
-    f"speaks {LATER[0]}: run `azd up` from the release that you want, which deploys both"
+    f"the function app supports version {SPOKEN[-1]} of the job contract, and the training's code c{LATER[0]}-0a "
+    f"supports {LATER[0]}: run `azd up` from the release that you want, which deploys both"
 )
 
 

@@ -48,7 +48,7 @@ def test_a_release_lifts_the_hold() -> None:
     """The history says that a person did it, and a second release that there is nothing left to lift."""
     world, run = held()
     first, second = (call(world, "POST", f"/api/datasets/{VERSION}/release").json() for _ in range(2))
-    reason = f"run {run.run_id} failed on its data: exit code 10: the data are not what the manifest says"
+    reason = f"run {run.run_id} failed on its data: exit code 10: the data differ from the manifest"
     assert {"dataset": "digits", "version": "v1", "released": True, "reason": reason} == first
     assert (False, None) == (second["released"], second["reason"])
     assert 1 == world.actions(VERSION).count("version_released")

@@ -201,7 +201,7 @@ def test_what_a_model_was_trained_on_cannot_be_overridden(damage: dict[str, obje
     world.write_report(run, {"val_accuracy": 0.99}, **damage)
     world.jobs.become(run.run_id, "Completed")
     assert RunState.NOT_REGISTERED is world.follow(run).state
-    assert "by a person neither" in refusal(world, run)
+    assert "not even by a person" in refusal(world, run)
 
 
 @pytest.mark.parametrize("content", [None, b"no JSON"])
@@ -212,7 +212,7 @@ def test_a_training_without_a_report_that_can_be_read_is_refused(content: bytes 
     world.run_outputs.delete(path)
     if content is not None:
         world.run_outputs.write(path, content)
-    assert "by a person neither" in refusal(world, run)
+    assert "not even by a person" in refusal(world, run)
 
 
 def test_a_script_of_the_users_own_may_have_left_no_metrics() -> None:

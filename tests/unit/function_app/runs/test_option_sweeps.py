@@ -181,13 +181,17 @@ def test_a_plain_request_is_not_answered_with_a_run_of_a_sweep() -> None:
 @pytest.mark.parametrize(
     ("rates", "asked", "message"),
     [
-        (RATES, {"max_node_hours": 2.5}, "3 runs of 1 node with a time limit of 1 h may take 3 node-hours, and 2.5"),
-        (RATES, {"num_nodes": 2}, "3 runs of 2 nodes .* may take 6 node-hours, and 3 are allowed"),
+        (RATES, {"max_node_hours": 2.5}, "3 runs of 1 node with a time limit of 1 h may take 3 node-hours, but 2.5"),
+        (RATES, {"num_nodes": 2}, "3 runs of 2 nodes .* may take 6 node-hours, but 3 are allowed"),
         (RATES, {"num_nodes": 1000, "max_node_hours": 1e4}, "num_nodes: expected 1 to"),
         ({"learning_rate": [0.1]}, {}, "a sweep has 2 to 32 runs; this one has 1"),
         ({"epochs": list(range(1, 40))}, {}, "a sweep has 2 to 32 runs; this one has 39"),
         ({"epochs": [2, 3, 2]}, {}, "runs 1 and 3 have the same options"),
-        (RATES, {"overrides": {"learning_rate": 0.2}}, "learning_rate is set for all runs, and differs among them"),
+        (
+            RATES,
+            {"overrides": {"learning_rate": 0.2}},
+            "learning_rate is set for all runs and also differs among them",
+        ),
     ],
 )
 def test_a_sweep_that_is_not_allowed_queues_nothing(

@@ -56,9 +56,9 @@ def test_a_version_that_is_not_whole_says_what_is_missing() -> None:
     """Every shard by its name."""
     world = World()
     world.upload_shards(TRAIN_SHARDS[0])
-    with pytest.raises(VersionNotWholeError, match="digits/v1 is not whole: 2 missing") as caught:
+    with pytest.raises(VersionNotWholeError, match="digits/v1 is not complete: 2 missing") as caught:
         request_run(VERSION, {}, trigger="http", services=world.services)
-    assert ("train-00001-of-00002", "validation-*: no shard of this split has come yet") == caught.value.missing
+    assert ("train-00001-of-00002", "validation-*: no shard of this split has arrived yet") == caught.value.missing
 
 
 def test_an_unknown_subject_is_not_found() -> None:

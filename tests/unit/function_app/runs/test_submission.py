@@ -199,7 +199,7 @@ def test_a_dataset_without_a_pipeline_starts_nothing() -> None:
 def test_a_request_that_makes_no_sense_ends_as_poison() -> None:
     """It raises, so that the queue gives it up and a person can look."""
     world = World()
-    with pytest.raises(NotFoundError, match="never been whole"):
+    with pytest.raises(NotFoundError, match="never been complete"):
         handle_request(CLOSED, world.services)
     with pytest.raises(NotFoundError, match="not on record"):
         handle_request(replace(CLOSED, run_id="landfall-unknown-a1"), world.services)

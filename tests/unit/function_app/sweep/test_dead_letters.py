@@ -186,7 +186,7 @@ def test_half_a_payload_is_not_replayed() -> None:
     """The error says what to do instead, and the letter goes on waiting."""
     world = World()
     letter = collected(world, undelivered(is_whole=False))
-    with pytest.raises(ReplayRefusedError, match="too large to be kept"):
+    with pytest.raises(ReplayRefusedError, match="too large to be stored"):
         replay(letter.dead_letter_id, world.services)
     assert DeadLetterState.WAITING == world.ledger.dead_letters()[0].state
 

@@ -157,7 +157,7 @@ def test_a_version_that_waits_too_long_is_notified_with_its_missing_shards() -> 
     assert [] == stalled(world, 23)
     (text,) = stalled(world, 2)
     expected = (
-        "digits/v1 is not whole, and no shard has come for 1 d 1 h. Missing: train-00001-of-00002, validation-*"
+        "digits/v1 is incomplete, and no shard has arrived for 1 d 1 h. Missing: train-00001-of-00002, validation-*"
     )
     assert expected == text[: len(expected)]
 

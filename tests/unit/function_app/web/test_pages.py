@@ -280,7 +280,7 @@ def test_a_passport_that_was_changed_is_not_shown() -> None:
     stored = world.run_outputs.documents[name]
     world.run_outputs.documents[name] = stored.replace(b'"num_records": 11', b'"num_records": 12', 1)
     seen = texts(look(world, path).text)
-    assert "It was changed since it was written" in seen
+    assert "It was changed after it was written" in seen
     assert json.loads(stored)["digest"] not in seen
     assert "val accuracy 0.97" in seen
     del world.run_outputs.documents[name]

@@ -39,7 +39,7 @@ def test_an_open_version_says_which_shards_are_missing_and_why_others_were_rejec
         rejected["reasons"][0]["code"],
         rejected["reasons"][0]["byte_offset"],
     )
-    assert ["validation-*: no shard of this split has come yet"] == body["splits"]["validation"]["missing"]
+    assert ["validation-*: no shard of this split has arrived yet"] == body["splits"]["validation"]["missing"]
 
 
 def test_a_split_has_statistics_of_its_accepted_shards() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import importlib
+import inspect
 import io
 import os
 import signal
@@ -27,6 +28,7 @@ from shared.safe_text import mask_secrets, several_lines
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
+EXIT_STATUS = "Exit status: 0 done; 1 not done, and standard error says why; 2 wrong usage."
 INTERRUPTED = 130
 """Exit status after SIGINT, as shells set it."""
 ONLY_IN_CLONE = frozenset({"demo", "up", "publish", "hook", "smoke"})
@@ -68,6 +70,7 @@ class LazyGroup(click.Group):
         command = getattr(importlib.import_module(found.module), found.attribute)
         if not isinstance(command, click.Command):
             raise TypeError(f"{found.module}.{found.attribute} is no click command but {type(command)}")
+        _state_exit_status(command)
         return command
 
     def resolve_command(
@@ -92,6 +95,15 @@ class LazyGroup(click.Group):
         """List the commands without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, self.lazy[name].summary) for name in self.list_commands(ctx)])
+
+
+def _state_exit_status(command: click.Command) -> None:
+    """Let the help of each command say how it ends; most end alike, and the others say it themselves."""
+    if isinstance(command, click.Group):
+        for each in command.commands.values():
+            _state_exit_status(each)
+    elif "Exit status:" not in (command.help or ""):
+        command.help = f"{inspect.cleandoc(command.help or '')}\n\n{EXIT_STATUS}"
 
 
 COMMANDS = {
@@ -148,8 +160,8 @@ def landfall() -> None:
     Commands that talk to a function app take its URL from --url or LANDFALL_URL and its key from --key or
     LANDFALL_FUNCTION_KEY. Without a URL they talk to the local twin of this clone, if one is running.
 
-    Exit status: 0 done; 1 not done, and standard error says why; 2 wrong usage; 130 Ctrl-C. `validate`, `lint` and
-    `check` end with 1 where something is wrong.
+    The help of each command states its exit statuses. Stopped by Ctrl-C, SIGTERM or SIGHUP, a command ends with 130,
+    143 or 129; `up`, which ends so, with 0.
     """
 
 

@@ -99,12 +99,14 @@ def function_app_options(command: Callable[P, R]) -> Callable[P, R]:
     """Add --url and --key to a command."""
     command = click.option(
         "--key",
+        metavar="KEY",
         envvar="LANDFALL_FUNCTION_KEY",
         show_envvar=True,
         help="Function key (default: that of the local twin, if the URL is its URL).",
     )(command)
     return click.option(
         "--url",
+        metavar="URL",
         envvar="LANDFALL_URL",
         show_envvar=True,
         help="URL of the function app (default: the local twin that is running).",

@@ -86,6 +86,8 @@ def up(options: TwinOptions, *, own_host: bool, fault: str | None, as_json: bool
 
     The twin is storage, Event Grid, Azure ML and the function app of this clone, all on this machine. The other
     commands find it by themselves.
+
+    Exit status: 0 stopped by Ctrl-C; 1 a part of the twin could not start, or ended by itself; 2 wrong usage.
     """
     options, say = replace(options, own_host=own_host, fault=fault), functools.partial(click.echo, err=as_json)
     with ending_on_signals(), contextlib.suppress(Interrupted), running_twin(options, say=say) as twin:

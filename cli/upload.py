@@ -37,7 +37,7 @@ UNAUTHORIZED = "unauthorized"
 
 
 @click.command(epilog="Example: landfall upload shards --to digits/2026-11-20")
-@click.argument("sources", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
+@click.argument("sources", metavar="PATH ...", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
 @click.option("--to", "target", required=True, type=DATASET_VERSION, help="Dataset and version to upload as.")
 @container_option
 @click.option(
@@ -323,11 +323,14 @@ def checked_account_url(url: str, name: str) -> str:
     try:
         parts = urlsplit(url)
         host, has_port = parts.hostname or "", parts.port is not None
-        if host in EMULATORS:
-            return url
     except ValueError as error:
         raise CliError(f"{name} is no URL: {error}. It must look like {example}.") from error
     shown = repr(public_url(url)[:200])
+    if host in EMULATORS and parts.scheme == "https":
+        return url
+    if host in EMULATORS:
+        raise CliError(f"{name} {shown} is an emulator without https, which takes no sign-in: set DataStorage to its "
+                       "connection string.")  # fmt: skip
     if parts.query or parts.fragment or "@" in parts.netloc:
         raise CliError(f"{name} {shown} holds more than the account's address: it must look like {example}. "
                        "For a signature, set DataStorage to a connection string.")  # fmt: skip

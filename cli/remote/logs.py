@@ -19,7 +19,7 @@ MAX_RANK = 1_000_000
 
 
 @click.command(epilog="Example: landfall logs landfall-digits-2026-11-20-1f3a9c2b7d5e-a1 --rank 3")
-@click.argument("run_id", type=RUN_ID)
+@click.argument("run_id", type=RUN_ID, metavar="RUN")
 @click.option("--rank", type=click.IntRange(0, MAX_RANK), default=0, metavar="N", help="Number of the rank, from 0.")
 @click.option("-f", "--follow", is_flag=True, help="Show new lines until the run has ended.")
 @as_json_option

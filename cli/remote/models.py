@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 import click
 
+from cli.errors import CliError
 from cli.options import RUN_ID, as_json_option, with_api
 from cli.remote.api_client import ApiClient, shown_time
 from cli.screen import answer
@@ -37,7 +38,7 @@ class ModelVersionArgument(click.ParamType[tuple[str, str]]):
 
 
 @click.command(epilog="Example: landfall models digits-cnn")
-@click.argument("name", required=False)
+@click.argument("name", metavar="[MODEL]", required=False)
 @as_json_option
 @with_api
 def models(client: ApiClient, name: str | None, *, as_json: bool) -> None:
@@ -82,8 +83,8 @@ def promote(client: ApiClient, target: tuple[str, str], *, as_json: bool) -> Non
 
 
 @click.command(epilog="Example: landfall register landfall-digits-v1-1f3a9c2b7d5e-a1 --why relabelled")
-@click.argument("run_id", type=RUN_ID)
-@click.option("--why", required=True, metavar="TEXT", help="Why, for the evidence of the version (required).")
+@click.argument("run_id", type=RUN_ID, metavar="RUN")
+@click.option("--why", required=True, metavar="TEXT", help="Why, for the evidence of the version.")
 @click.option("--dry-run", is_flag=True, help="Show what it would do, and change nothing.")
 @click.option("--confirmed", is_flag=True, help="Do it without asking (default: show what it does, then ask).")
 @as_json_option
@@ -100,7 +101,8 @@ def register(client: ApiClient, run_id: str, *, why: str, dry_run: bool, confirm
         return
     if not confirmed:
         click.echo("\n".join(planned["steps"]), err=True)
-        click.confirm("Register it?", abort=True, err=True)
+        if not click.confirm("Register it?", err=True):
+            raise CliError("Nothing was registered.")
     found = client.register(run_id, why)
     if as_json:
         click.echo(json.dumps(found, indent=2))

@@ -26,7 +26,8 @@ def send_test(client: ApiClient, dataset: str, recipient: str | None, *, as_json
     """Send a test message and say what each recipient answered.
 
     The recipients are those of DATASET's pipeline. The app sends with its own identity and secrets, at any hour.
-    Ends with 1 if one was not reached.
+
+    Exit status: 0 each was reached; 1 one was not, or nothing could be sent; 2 wrong usage.
     """
     chosen = f"?recipient={quote(recipient, safe='')}" if recipient else ""
     answer = client.post(f"/api/pipelines/{quote(dataset, safe='')}/notifications/test{chosen}")

@@ -60,7 +60,7 @@ def verify(
     Without VERSION it takes the current version, or the newest where none is current. Digests that follow from the
     passport are computed on this machine, the others by the function app from storage and Azure ML.
 
-    It exits with 0 if nothing differs, and with 1 otherwise.
+    Exit status: 0 nothing differs; 1 something differs, or there is no such passport; 2 wrong usage.
     """
     if (target is None) == (file is None):
         raise click.UsageError("Name a model, such as digits-cnn, or a passport with --file.")

@@ -79,7 +79,9 @@ def dead_letters() -> None:
 
 @dead_letters.command(name="list", epilog="Example: landfall dead-letters list --limit 5")
 @limit_option
-@click.option("--state", metavar="STATE", help="List only letters in this state: waiting or replayed (default: all).")
+@click.option(
+    "--state", type=click.Choice(["waiting", "replayed"]), help="List only letters in this state (default: all)."
+)
 @click.option(
     "--source", metavar="QUEUE", help="List only letters of this queue, or `notification` (default: of all)."
 )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import re
 import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import click
@@ -27,9 +28,40 @@ from cli.remote.sweeps import SweepOption, describe_sweep_request, read_value, s
 from cli.screen import answer, show
 from shared.progress import RankPlace
 
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
 HOURS = {"h": 1, "d": 24, "w": 168}
 MAX_HOURS = 366 * 24
 _SPAN = re.compile(r"(\d{1,6})([hdw])", re.ASCII)
+
+
+class StateOption(click.ParamType[str]):
+    """A state of a run. The states are imported only where one is stated or completed."""
+
+    name = "state"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Refuse what is no state, with the nearest one."""
+        states = self._states()
+        if value not in states:
+            near = difflib.get_close_matches(str(value), states, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(states)}."
+            self.fail(f"{value!r} is not a state of a run; {hint}", param, ctx)
+        return str(value)
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Offer the states."""
+        del ctx, param
+        from click.shell_completion import CompletionItem
+
+        return [CompletionItem(state) for state in self._states() if state.startswith(incomplete)]
+
+    @staticmethod
+    def _states() -> list[str]:
+        from function_app.domain.run_states import RunState
+
+        return [str(state) for state in RunState]
 
 
 class SpanOption(click.ParamType[int]):
@@ -48,8 +80,8 @@ class SpanOption(click.ParamType[int]):
 
 @click.command(epilog="Example: landfall runs --since 7d")
 @limit_option
-@click.option("--dataset", help="List only runs of this dataset (default: all datasets).")
-@click.option("--state", help="List only runs in this state, such as failed (default: all states).")
+@click.option("--dataset", metavar="NAME", help="List only runs of this dataset (default: all datasets).")
+@click.option("--state", type=StateOption(), help="List only runs in this state, such as failed (default: all).")
 @click.option("--after", type=RUN_ID, metavar="RUN", help="List only runs older than this one (default: the newest).")
 @click.option(
     "--since",
@@ -115,7 +147,7 @@ def listing(found: Mapping[str, Any], filters: Mapping[str, str | None]) -> Iter
 
 
 @click.command(epilog="Example: landfall run landfall-digits-2026-11-20-1f3a9c2b7d5e-a1")
-@click.argument("run_id", type=RUN_ID)
+@click.argument("run_id", type=RUN_ID, metavar="RUN")
 @as_json_option
 @with_api
 def run(client: ApiClient, run_id: str, *, as_json: bool) -> None:

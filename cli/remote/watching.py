@@ -28,6 +28,8 @@ def watch(client: ApiClient, *, as_json: bool) -> None:
     These are changes of dataset versions, runs, and what needs a person, looked for every five seconds: of a run that
     changes twice in between, the last state is shown. `landfall why` has the whole history. With --json each event
     is one object on a line, and how everything stands is left out.
+
+    Exit status: 130 stopped by Ctrl-C; 1 the function app refused, or gave no answer for ten minutes; 2 wrong usage.
     """
     known = client.get("/api/overview")
     if not as_json:

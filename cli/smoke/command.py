@@ -58,8 +58,10 @@ def smoke(
     """Test a deployment: two shards lead to a model on two small nodes, one job fails on purpose, one is canceled.
 
     Takes about 20 minutes and costs two small nodes for that time. Prints a line for each assertion. Removes what it
-    made, and first what an earlier test left; one test at a time. The exit status is 0 where every assertion holds,
-    otherwise 1; the report is written in both cases.
+    made, and first what an earlier test left; one test at a time.
+
+    Exit status: 0 every assertion holds; 1 one does not, which the report says, or the test could not be made; 2
+    wrong usage.
     """
     account, twin = data_account(account_url)
     if twin is not None:

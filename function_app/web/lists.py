@@ -24,6 +24,7 @@ from function_app.services import Services
 from function_app.web.bodies import PipelinesBody, ReasonBody, RunBody
 from function_app.web.routes import RUN_ID, AppServices, DatasetName, RunId, VersionName, refusals
 from function_app.web.sweeps import router
+from shared.configuration import suggestion
 
 __all__ = ["router"]  # the API's, to which this module adds its routes
 
@@ -297,9 +298,11 @@ def registered_models(
 @router.get("/models/{name}", responses=refusals(404, 422))
 def registered_model(name: ModelName, services: AppServices) -> ModelBody:
     """Show a registered model with its newest versions."""
-    found = next((model for model in models(services) if model.name == name), None)
+    known = {model.name: model for model in models(services)}
+    found = known.get(name)
     if found is None:
-        raise NotFoundError(f"none of the newest {MAX_MODEL_RUNS} runs registered a model {name}")
+        near = suggestion(name, known)
+        raise NotFoundError(f"none of the newest {MAX_MODEL_RUNS} runs registered a model {name}{near}")
     return ModelBody.of(found)
 
 
@@ -393,7 +396,8 @@ def dataset_versions(
     closings = {one.dataset_version: one for one in islice(services.ledger.latest_generations(dataset), MAX_READ)}
     known = {*islice(services.ledger.versions(dataset), MAX_READ), *closings}
     if not known and dataset not in services.pipelines:
-        raise NotFoundError(f"dataset {dataset} matches no pipeline, so it has no versions")
+        near = suggestion(dataset, services.pipelines)
+        raise NotFoundError(f"dataset {dataset} matches no pipeline, so it has no versions{near}")
     fitting = [one for one in known if state is None or (one in closings) == (state == "closed")]
     left = sorted((one for one in fitting if after is None or one.version < after), reverse=True)
     shown = [VersionSummary.of(version, closings.get(version)) for version in left[:limit]]

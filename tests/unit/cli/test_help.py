@@ -103,11 +103,6 @@ def test_an_option_means_one_thing() -> None:
     assert set() == set(kinds) & {"--jobs", "--output", "--format", "--out", "--yes"}
 
 
-def test_every_way_to_end_is_documented() -> None:
-    """In the overview; commands with statuses of their own list them."""
-    assert "Exit status: 0 done; 1 not done" in " ".join(help_of(("landfall",)).split())
-
-
 @pytest.mark.parametrize(("path", "command"), [case for case in EVERY if not isinstance(case.values[1], click.Group)])
 def test_a_mistyped_option_is_answered_with_the_one_meant(path: tuple[str, ...], command: click.Command) -> None:
     """And ends with the status of wrong usage, before anything is done."""
@@ -191,6 +186,8 @@ def test_a_shell_completes_commands_and_options() -> None:
     assert ["dead-letters"] == completed("dea")[0]
     assert ["list", "replay", "show"] == completed("dead-letters", "")[0]
     assert ["--state", "--since"] == completed("runs", "--s")[0]
+    assert ["registered"] == completed("runs", "--state", "reg")[0]
+    assert ["waiting"] == completed("dead-letters", "list", "--state", "w")[0]
 
 
 def test_validating_a_file_imports_nothing_heavy(tmp_path: Path) -> None:

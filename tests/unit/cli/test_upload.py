@@ -311,6 +311,7 @@ def test_a_wrong_key_is_an_error() -> None:
         ("https://my.blob.core.windows.net/?sv=1&sig=topsecret", "set DataStorage to a connection string"),
         ("https://me:topsecret@my.blob.core.windows.net", "holds more than the account's address"),
         ("https://[my", "is no URL"),
+        ("http://127.0.0.1:10000/devstoreaccount1", "set DataStorage to its connection string"),
     ],
 )
 def test_an_address_that_is_no_account_is_refused_without_its_secret(url: str, problem: str) -> None:
@@ -326,7 +327,7 @@ def test_an_address_that_is_no_account_is_refused_without_its_secret(url: str, p
     [
         ("https://my.blob.core.windows.net/", "https://my.blob.core.windows.net"),
         ("https://my.blob.core.chinacloudapi.cn", "https://my.blob.core.chinacloudapi.cn"),
-        ("http://127.0.0.1:10000/devstoreaccount1", "http://127.0.0.1:10000/devstoreaccount1"),
+        ("https://127.0.0.1:10000/devstoreaccount1", "https://127.0.0.1:10000/devstoreaccount1"),
     ],
 )
 def test_addresses_of_accounts_are_accepted(address: str, used: str) -> None:

@@ -143,6 +143,22 @@ def test_a_dataset_of_no_pipeline_is_unknown() -> None:
     assert [] == call(world, "GET", "/api/datasets/digits").json()["versions"]
 
 
+def test_a_mistyped_name_is_answered_with_the_one_meant() -> None:
+    """A dataset, whatever is asked about it, and a model."""
+    world = World()
+    world.finish(world.upload_version())
+    body = {"dataset": "digit", "version": "v1"}
+    answers = [
+        call(world, "GET", "/api/datasets/digts"),
+        call(world, "GET", "/api/datasets/digit/v1"),
+        call(world, "POST", "/api/runs", json=body),
+        call(world, "GET", "/api/models/digit-cnn"),
+    ]
+    said = [answer.json()["detail"].partition("; ")[2] for answer in answers]
+    known = "there are pipelines for digits"
+    assert ["did you mean digits?", known, known, "did you mean digits-cnn?"] == said
+
+
 def test_shards_come_page_by_page_with_their_reasons() -> None:
     """By split and position; only those of one state or split."""
     world = World()

@@ -386,6 +386,11 @@ def test_an_unknown_subject_is_not_found() -> None:
 def world_with_letter() -> tuple[World, str]:
     """Return a world with one dead letter in its ledger, and the letter's id."""
     world = World()
+    return world, add_letter(world)
+
+
+def add_letter(world: World) -> str:
+    """Let a world have a dead letter; return its id."""
     payload = '{"subject": "/blobServices/default/containers/datasets/blobs/digits/v1/x"}'
     world.undelivered.lying.append(
         Undelivered(
@@ -393,7 +398,7 @@ def world_with_letter() -> tuple[World, str]:
         )
     )
     sweep(world.services)
-    return world, world.ledger.dead_letters()[0].dead_letter_id
+    return world.ledger.dead_letters()[0].dead_letter_id
 
 
 def test_a_sweep_on_demand_is_queued_and_then_says_what_it_did() -> None:

@@ -18,13 +18,12 @@ from cli.errors import CliError
 from cli.options import DATASET_VERSION, OR_A_TWIN, TwinAddress, function_app_options, running_twin_of_this_clone
 from cli.remote.api_client import ApiClient, ApiError
 from cli.uploader import ShardUploader, counted, listed, upload_all, upload_in_turn
+from cli.validate.inputs import EMULATORS
 from shared.safe_text import one_line, public_url
 
 if TYPE_CHECKING:
     from function_app.config.layouts import Layout
 
-EMULATORS = ("127.0.0.1", "localhost")
-"""Hosts on which an account's name is a part of the path."""
 container_option = click.option(
     "--container",
     envvar="LANDFALL_DATA_CONTAINER",

@@ -6,27 +6,27 @@ import contextlib
 import json
 import re
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import click
 
 from cli import PIPELINES
 from cli.errors import CliError
 from cli.files import from_here, read_at_most, write_new
+from cli.init.blob_folders import is_folder, look_into
 from cli.init.files import Files, find_files
 from cli.init.proposal import Ask, Facts, Proposal
 from cli.init.sampling import Looked, Sample, format_of, read_sample, stated_classes
-from cli.validate.inputs import ShardInput, find_counts, open_url
+from cli.validate.inputs import EMULATORS, ShardInput, find_counts, open_url
 from shard_validation import CountsError, LocalFileSource, ShardSource, SourceError, read_counts
 from shared.safe_text import one_line, shown
 from shared.shard_names import DATASET_MEANING, DATASET_PATTERN
 from shared.source_names import DATASET_FILE, MAX_FILE_BYTES
-
-SHARDS_PER_SPLIT = 2
-"""Shards of each split that are looked at: the first and the last."""
 
 
 def checked_dataset(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
@@ -67,10 +67,11 @@ def init(
 ) -> None:
     """Look at a few shards, and write a pipeline file for them.
 
-    PATH is a folder of shards (default: this folder), or a file; URL that of a blob. Files may have any names and lie
-    in folders, as Spark, Dask and pandas write them: the layout is proposed, too. Comments in the file say where each
-    value came from. What the data do not tell is asked on a terminal, and otherwise marked with CHECK. A file that
-    exists is not overwritten. `landfall pack` does this at its end.
+    PATH is a folder of shards (default: this folder), or a file; URL that of a blob, or of a folder of a storage
+    account, which ends with /, such as https://NAME.blob.core.windows.net/datasets/photos/v1/. Files may have any
+    names and lie in folders, as Spark, Dask and pandas write them: the layout is proposed, too. Comments in the file
+    say where each value came from. What the data do not tell is asked on a terminal, and otherwise marked with
+    CHECK. A file that exists is not overwritten. `landfall pack` does this at its end.
     """
     written = write_pipeline(shards, dataset or _name_of(shards), target, cluster)
     if as_json:
@@ -102,11 +103,14 @@ def write_pipeline(
     Raises CliError, with what to do ``otherwise`` where another file is in the way, and click.UsageError where there
     is no shard.
     """
-    files = find_files(shards or (".",))
     file = _pipeline_file(target, dataset)
     is_there = file.is_file()
     ask = _without_answer if is_there else _ask
-    proposal = Proposal(facts=_facts(dataset, files, shards, machines_of(file.parent, cluster, ask)), ask=ask)
+    with tempfile.TemporaryDirectory() as beside:
+        folders = [argument for argument in shards if is_folder(argument)]
+        local = [*(argument for argument in shards or (".",) if argument not in folders), *([beside] * bool(folders))]
+        files = find_files(local, [blob for url in folders for blob in look_into(url, Path(beside))])
+        proposal = Proposal(facts=_facts(dataset, files, local, machines_of(file.parent, cluster, ask)), ask=ask)
     text = proposal.text()
     is_same = is_there and read_at_most(file, MAX_FILE_BYTES, wanted="a pipeline file") == text.encode()
     if not is_same:
@@ -137,9 +141,14 @@ def dataset_name(text: str) -> str:
 
 
 def _name_of(arguments: Sequence[str]) -> str:
-    """Return the name of the first folder, as a dataset may be called."""
+    """Return the name of the first folder, as a dataset may be called; of a blob, that of its container's folder."""
     first = arguments[0] if arguments else "."
-    path = Path(first.partition("?")[0]) if "://" in first else Path(first).resolve()
+    if "://" in first:
+        parts = [unquote(part) for part in urlsplit(first).path.split("/") if part]
+        if urlsplit(first).hostname in EMULATORS:
+            del parts[:1]
+        return dataset_name(parts[1] if len(parts) > 1 else "") or "data"
+    path = Path(first).resolve()
     folder = path if path.is_dir() else path.parent
     return dataset_name(folder.name) or "data"
 
@@ -186,7 +195,8 @@ def _opened(shard: ShardInput) -> Iterator[ShardSource]:
             with LocalFileSource(Path(shard.location)) as source:
                 yield source
     except SourceError as error:
-        raise CliError(f"{shown(shard.label)}: cannot be read: {error}.") from error
+        reason = str(error).removeprefix(f"{shard.label}: ")
+        raise CliError(f"{shown(shard.label)}: cannot be read: {reason}.") from error
 
 
 def _counts(
@@ -275,5 +285,8 @@ def report(written: Written, shards: Sequence[str]) -> None:
         click.echo(f"  check {one_line(mark)}")
     for checked in checked_files(file):
         click.echo(as_text(checked))
+    if any(map(is_folder, shards)):
+        click.echo("Next: bring the pipeline into service; landfall reconcile then finds the files that are there")
+        return
     where = " ".join(map(shown, shards)) or "."
     click.echo(f"Next: landfall validate {where} --complete --pipeline {one_line(str(file))}")

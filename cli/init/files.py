@@ -57,23 +57,19 @@ class Files:
         return sorted({folder.partition("=")[0] for folder in folders if "=" in folder} - {"split", ""})
 
 
-def find_files(arguments: Sequence[str]) -> Files:
+def find_files(arguments: Sequence[str], blobs: Sequence[ShardInput] = ()) -> Files:
     """Find files with `-of-N` in their names; where there are none, files of any names, which may lie in folders.
 
-    Raises click.UsageError where there are none, and CliError where some are of no split.
+    ``blobs`` are further files; what lies beside them is in a folder of the arguments. Raises click.UsageError where
+    there are none, and CliError where some are of no split.
     """
     from function_app.config.layouts import Layout
 
-    found = find_inputs(arguments, Layout(kind="marker"))
+    layout = Layout(kind="marker")
+    found = [*blobs, *(find_inputs(arguments, layout, may_be_empty=bool(blobs)))]
     if named := [(split, shard) for shard in found if (split := _stated_split(shard))]:
         return Files(layout=Layout(), by_split=_by_split(named))
-    shards = [shard for shard in found if ".tfrecord" in shard.name or shard.name.endswith(".parquet")]
-    shards = shards or [shard for shard in found if "." not in shard.name.rpartition("/")[2]]
-    if not shards:
-        raise click.UsageError(
-            f"{shown(found[0].label)}: is no shard, by its name; nor is any other file. "
-            "Pack the data: landfall pack --help"
-        )
+    shards = _by_suffix(found)
     folders = [Path(argument) for argument in arguments if "://" not in argument]
     table = read_table(folders)
     if table is not None:
@@ -97,6 +93,29 @@ def find_files(arguments: Sequence[str]) -> Files:
         members = layout.model_dump(include={"patterns", "shares"}, exclude_defaults=True)
         layout = _manifest(lists[0], **members)
     return Files(layout=layout, by_split=by_split, has_marker=has_marker or bool(lists))
+
+
+def _by_suffix(found: Sequence[ShardInput]) -> list[ShardInput]:
+    """Return the files that are shards by their suffix, or where none is, those without one."""
+    shards = [shard for shard in found if ".tfrecord" in shard.name or shard.name.endswith(".parquet")]
+    shards = shards or [
+        shard for shard in found if "." not in shard.name.rpartition("/")[2] and not may_be_list(shard.name)
+    ]
+    if not shards:
+        raise click.UsageError(
+            f"{shown(found[0].label)}: is no shard, by its name; nor is any other file. "
+            "Pack the data: landfall pack --help"
+        )
+    return shards
+
+
+def may_be_list(path: str) -> bool:
+    """Return whether a file's name says how it lists others."""
+    try:
+        list_checksums(path)
+    except FileListError:
+        return False
+    return True
 
 
 def _manifest(stated: FileList, **members: Any) -> Layout:

@@ -39,7 +39,7 @@ _SPAN = re.compile(r"(\d{1,6})([hdw])", re.ASCII)
 class StateOption(click.ParamType[str]):
     """A state of a run. The states are imported only where one is stated or completed."""
 
-    name = "state"
+    name = "choice"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Refuse what is no state, with the nearest one."""
@@ -81,7 +81,12 @@ class SpanOption(click.ParamType[int]):
 @click.command(epilog="Example: landfall runs --since 7d")
 @limit_option
 @click.option("--dataset", metavar="NAME", help="List only runs of this dataset (default: all datasets).")
-@click.option("--state", type=StateOption(), help="List only runs in this state, such as failed (default: all).")
+@click.option(
+    "--state",
+    type=StateOption(),
+    metavar="STATE",
+    help="List only runs in this state, such as failed (default: all).",
+)
 @click.option("--after", type=RUN_ID, metavar="RUN", help="List only runs older than this one (default: the newest).")
 @click.option(
     "--since",

@@ -25,6 +25,8 @@ from shared.safe_text import mask_secrets, public_url, shown
 if TYPE_CHECKING:
     from function_app.config.layouts import Layout
 
+EMULATORS = ("127.0.0.1", "localhost")
+"""Hosts on which an account's name is a part of the path."""
 _SCHEMES = ("https://", "http://")
 _EXAMPLE = "https://ACCOUNT.blob.core.windows.net/CONTAINER/PATH"
 _CONNECTION_SETTING = "DataStorage"
@@ -55,13 +57,15 @@ class ShardInput:
         return unquote(urlsplit(self.location).path).rpartition("/")[2] if self.is_url else Path(self.location).name
 
 
-def find_inputs(arguments: Sequence[str], layout: Layout | None = None) -> list[ShardInput]:
+def find_inputs(
+    arguments: Sequence[str], layout: Layout | None = None, *, may_be_empty: bool = False
+) -> list[ShardInput]:
     """Return the shards in the order of the arguments, folders in order of name. Raises click.UsageError.
 
     ``layout`` is that of the pipeline, where one was given.
     """
     inputs = [found for argument in arguments for found in _find(argument, layout)]
-    if not inputs:
+    if not inputs and not may_be_empty:
         where = ", ".join(map(shown, arguments))
         raise click.UsageError(f"{where}: there is no file named like train-00000-of-00008.tfrecord or .parquet.")
     return inputs
@@ -100,9 +104,14 @@ def _below(folder: Path, layout: Layout) -> Iterator[ShardInput]:
     """Yield all files below a folder but those that the function app takes for no shards."""
     for file in sorted(folder.rglob("*")):
         path = file.relative_to(folder).as_posix()
-        is_beside = layout.is_left_behind(path) or layout.is_marker(path) or layout.is_text(path)
-        if not file.is_dir() and not is_beside and path not in COUNT_FILES:
+        if not file.is_dir() and not is_beside(path, layout):
             yield ShardInput(label=str(file), location=str(file), path=path)
+
+
+def is_beside(path: str, layout: Layout) -> bool:
+    """Return whether the function app takes a file of a version for something else than a shard."""
+    is_no_shard = layout.is_left_behind(path) or layout.is_marker(path) or layout.is_text(path)
+    return is_no_shard or path in COUNT_FILES
 
 
 def _blob(url: str) -> ShardInput:
@@ -145,7 +154,7 @@ def open_url(url: str) -> ShardSource:
         blob = _blob_client(url)
         properties = blob.get_blob_properties()
     except ResourceNotFoundError as error:
-        raise SourceGoneError(f"{label}: there is no such blob") from error
+        raise SourceGoneError(f"{label}: there is no such blob; the URL of a folder ends with /") from error
     except HttpResponseError as error:
         if error.status_code in _FORBIDDEN:
             raise SourceForbiddenError(f"{label}: storage refuses access ({error.status_code})") from error
@@ -161,21 +170,53 @@ def open_url(url: str) -> ShardSource:
     return BlobShardSource(blob, facts)
 
 
-def _blob_client(url: str) -> Any:
-    from azure.storage.blob import BlobClient, BlobServiceClient, LinearRetry
+def open_folder(url: str) -> tuple[Any, str]:
+    """Return the client of the container of a folder, by its URL, and the beginning of its blobs' names.
 
-    options: dict[str, Any] = {
+    Raises ValueError where the URL names none.
+    """
+    from azure.storage.blob import BlobClient, ContainerClient
+
+    address = BlobClient.from_blob_url(url)
+    service = _service_of(url)
+    if service is not None:
+        return service.get_container_client(address.container_name), f"{address.blob_name.rstrip('/')}/"
+    before, _, query = url.partition("?")
+    container = before[: before.index(f"/{address.container_name}/") + len(address.container_name) + 1]
+    signed = f"{container}?{query}" if query else container
+    client = ContainerClient.from_container_url(signed, credential=_credential(url), **_client_options())
+    return client, f"{address.blob_name.rstrip('/')}/"
+
+
+def _blob_client(url: str) -> Any:
+    from azure.storage.blob import BlobClient
+
+    address = BlobClient.from_blob_url(url)
+    service = _service_of(url)
+    if service is not None:
+        return service.get_blob_client(address.container_name, address.blob_name)
+    return BlobClient.from_blob_url(url, credential=_credential(url), **_client_options())
+
+
+def _client_options() -> dict[str, Any]:
+    from azure.storage.blob import LinearRetry
+
+    return {
         "retry_policy": LinearRetry(backoff=RETRY_BACKOFF_S, retry_total=3, random_jitter_range=0),
         "connection_timeout": 5,
         "read_timeout": 30,
     }
-    address = BlobClient.from_blob_url(url)
+
+
+def _service_of(url: str) -> Any:
+    """Return the account of DataStorage where an unsigned URL names it; otherwise None."""
+    from azure.storage.blob import BlobServiceClient
+
     connection = os.environ.get(_CONNECTION_SETTING, "")
-    if connection and not urlsplit(url).query:
-        service = BlobServiceClient.from_connection_string(connection, **options)
-        if url.startswith(service.url.rstrip("/") + "/"):
-            return service.get_blob_client(address.container_name, address.blob_name)
-    return BlobClient.from_blob_url(url, credential=_credential(url), **options)
+    if not connection or urlsplit(url).query:
+        return None
+    service = BlobServiceClient.from_connection_string(connection, **_client_options())
+    return service if url.startswith(service.url.rstrip("/") + "/") else None
 
 
 def _credential(url: str) -> Any:

@@ -248,7 +248,7 @@ class Layout(Section):
 
     def _check_other(self, path: str, split: str, splits: Collection[str], *, by_list: bool) -> None:
         if not (by_list and SPLIT_WORDS.get(split) in splits):
-            raise _OtherSplitError(f"{path}: the pipeline asks for splits {', '.join(splits)}, not for {split}")
+            raise _OtherSplitError(f"{path}: the pipeline has splits {', '.join(splits)}, not {split}")
 
     def _drawn_split(self, path: str, splits: Collection[str]) -> str | None:
         """Return the split of a file without any other indication: drawn, or the only split."""

@@ -302,7 +302,8 @@ def _notify_of_closing(pipeline: Pipeline, generation: Generation, services: Ing
         outcome="version_whole",
         occasion=generation.fingerprint[:12],
         content={
-            "text": f"{version} is complete with {generation.num_shards} shards and {generation.num_records} records.",
+            "text": f"{version} is complete with {generation.num_shards} shards "
+            f"and {generation.num_records} records.",
             "dataset": version.dataset,
             "version": version.version,
             "generation": generation.number,

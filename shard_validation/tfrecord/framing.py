@@ -35,7 +35,6 @@ index and the offset of each record; None where the records are to be checked on
 
 _HEADER = struct.Struct("<QI")
 _TRAILER_AND_HEADER = struct.Struct("<IQI")
-_TRAILER = struct.Struct("<I")
 _LENGTH = struct.Struct("<Q")
 _MAX_KNOWN_LENGTHS = 4096
 _BATCH_RECORDS = 4096

@@ -17,7 +17,6 @@ CHIEF_LISTS = "        if self.is_chief:\n            cbs += [\n"
 SHARDS = "            files = files.shard(self.world, self.rank)\n"
 BEST = '[tf.keras.callbacks.ModelCheckpoint("best.h5", save_best_only=True)]'
 OWN_CALLBACK = "        if hvd.rank() == 0:\n            with open(self.path"
-RESUMED = 'resume = hvd.broadcast(torch.tensor(resume), root_rank=0, name="resume").item()\n'
 SEEDED = "    torch.manual_seed(42)\n"
 PARAMETERS = "    hvd.broadcast_parameters(model.state_dict(), root_rank=0)\n"
 STATE = "    hvd.broadcast_optimizer_state(optimizer, root_rank=0)\n"

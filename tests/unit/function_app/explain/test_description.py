@@ -42,7 +42,7 @@ def test_a_closed_version_has_its_generation_and_runs() -> None:
     ("dataset", "message"),
     [
         ("letters", "dataset 'letters' has no pipeline; there are pipelines for digits"),
-        ("digits", "nothing of digits/v9 has been noticed yet: .* `landfall reconcile`"),
+        ("digits", "no upload of digits/v9 has been seen yet: .* `landfall reconcile`"),
     ],
 )
 def test_an_unknown_subject_is_not_found(dataset: str, message: str) -> None:

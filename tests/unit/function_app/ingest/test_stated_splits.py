@@ -122,9 +122,7 @@ def test_files_of_splits_that_the_pipeline_does_not_ask_for_are_no_part() -> Non
     """By the list, and by the path unless the list says something else."""
     world = uploaded(world_of(TABLE), TABLE, table(FILES | {"d.tfrecord": "test"}), *LABELS)
     asked = uploaded(world_of(TABLE), TABLE, table(FILES | {"test/d.tfrecord": "train"}), *FILES)
-    line = (
-        "line 5: test/d.tfrecord: the pipeline asks for splits train, validation, not for test; the list says train"
-    )
+    line = "line 5: test/d.tfrecord: the pipeline has splits train, validation, not test; the list says train"
     assert ([FILES], [], True) == (closings(world), closings(asked), line in missing(asked))
 
 

@@ -123,7 +123,7 @@ def test_an_event_that_is_none_of_ours_is_suppressed_with_its_reason(members: di
         (f"digits/../{NAME}", "is not a version"),
         ("digits/v1/README.md", "is not a shard name"),
         ("digits/v1/train-00002-of-00002.tfrecord", "shard index 2 is not below 2"),
-        ("digits/v1/test-00000-of-00002.tfrecord", "asks for splits train, validation, not for test"),
+        ("digits/v1/test-00000-of-00002.tfrecord", "has splits train, validation, not test"),
     ],
 )
 def test_a_path_that_means_no_shard_is_suppressed_with_its_reason(path: str, reason: str) -> None:

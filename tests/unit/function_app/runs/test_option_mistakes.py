@@ -37,7 +37,6 @@ def mistaken(**changes: Any) -> World:
     return world
 
 
-NO_PIXELS = 'image_feature: the data have no feature "pixels"; data.features names image, label'
 MISTAKES = [
     (with_options(num_classes=2), HIGH),
     (

@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "scripts.md").read_text(encoding="utf-8")
 TESTED = ROOT / "tests" / "twin" / "own_scripts"
 KINDS = {
-    "A loop of one's own with Horovod": "small.py",
+    "Your own training loop with Horovod": "small.py",
     "A Keras `fit` with Horovod, for Keras 2": "keras2_fit.py",
     "An estimator, or another script of TensorFlow 1": "tf1_estimator.py",
     "A script with TensorFlow's strategies": "multi_worker.py",

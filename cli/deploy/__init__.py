@@ -1,1 +1,1 @@
-"""The steps of `azd up` that are not templates: what runs before, between and after them."""
+"""The steps of `azd up` that run before, between and after the templates."""

@@ -1,1 +1,1 @@
-"""`landfall doctor`: whether a deployment has all that it needs, and what mends what it lacks."""
+"""`landfall doctor`: check a deployment, and show the command that fixes each problem."""

@@ -1,4 +1,4 @@
-"""How the files of a dataset lie, and which split each is of: the ``data.layout`` that fits them."""
+"""Find the ``data.layout`` that fits the files of a dataset: their folders, and the split of each file."""
 
 from __future__ import annotations
 
@@ -45,22 +45,22 @@ class Files:
 
     @property
     def num_shards(self) -> dict[str, int]:
-        """Split → number of shards, as their names state it, or as there are."""
+        """Split → number of shards: as the names state it, otherwise the number of files."""
         if self.layout.has_any_names:
             return {split: len(shards) for split, shards in self.by_split.items()}
         return {split: parse_shard_name(shards[0].name).num_shards for split, shards in self.by_split.items()}
 
     @property
     def columns(self) -> list[str]:
-        """Columns of Hive partitions, such as `patient` of `patient=17`, but for the split's."""
+        """Columns of Hive partitions, such as `patient` of `patient=17`, without the column of the split."""
         folders = {f for shards in self.by_split.values() for shard in shards for f in shard.name.split("/")[:-1]}
         return sorted({folder.partition("=")[0] for folder in folders if "=" in folder} - {"split", ""})
 
 
 def find_files(arguments: Sequence[str]) -> Files:
-    """Find files with `-of-N` in their names; where there are none, files of any names, which may lie in folders.
+    """Find files with `-of-N` in their names; if there are none, files with any names, also in subfolders.
 
-    Raises click.UsageError where there are none, and CliError where some are of no split.
+    Raises click.UsageError if there are no files, and CliError if a file belongs to no split.
     """
     from function_app.config.layouts import Layout
 
@@ -71,8 +71,8 @@ def find_files(arguments: Sequence[str]) -> Files:
     shards = shards or [shard for shard in found if "." not in shard.name.rpartition("/")[2]]
     if not shards:
         raise click.UsageError(
-            f"{shown(found[0].label)}: is no shard, by its name; nor is any other file. "
-            "Pack the data: landfall pack --help"
+            f"{shown(found[0].label)}: its name is not that of a shard, and no other file has such a name. Pack the "
+            f"data: landfall pack --help"
         )
     folders = [Path(argument) for argument in arguments if "://" not in argument]
     table = read_table(folders)
@@ -115,7 +115,7 @@ def _lists(folders: Sequence[Path]) -> Iterator[FileList]:
 
 
 def _by_list(stated: FileList, shards: Sequence[ShardInput]) -> dict[str, list[ShardInput]]:
-    """Return the shards by the splits that a list states; none where it does not state the split of each."""
+    """Return the shards by the splits that a list states; none if it does not state the split of each."""
     by_name = {shard.name: shard for shard in shards}
     try:
         files = stated.among(by_name).values()

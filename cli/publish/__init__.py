@@ -1,1 +1,1 @@
-"""What a deployment does once: register the training's environment and code, datastores and computes."""
+"""Register what a deployment needs once: the training's environment and code, datastores and clusters."""

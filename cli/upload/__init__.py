@@ -1,1 +1,1 @@
-"""``landfall upload``: what would be ignored is refused before the first byte, and a repeated upload goes on."""
+"""``landfall upload``: refuse files that the app would ignore before sending any; continue an interrupted upload."""

@@ -216,7 +216,7 @@ def test_fix_mends_a_script_and_prints_the_changes(capsys: pytest.CaptureFixture
     assert path.read_text() == f"{BAD}x = open('a', 'w')\n".replace("hvd\n", "hvd\nhvd.init()\n", 1)
     assert (0o750, True, 2) == (path.stat().st_mode & 0o777, link.is_symlink(), len(list(tmp_path.iterdir())))
     status, out, _ = landfall(capsys, "lint", link, "--fix")
-    assert (1, f"unchanged {link}  (nothing in it can be mended by an edit alone)") == (status, out.splitlines()[0])
+    assert (1, f"unchanged {link}  (it has no finding with a mechanical fix)") == (status, out.splitlines()[0])
 
 
 def test_fix_mends_the_cells_of_a_notebook_and_prints_the_changes(

@@ -161,7 +161,7 @@ def test_a_cluster_gets_no_size_that_the_region_lacks(client: MLClient) -> None:
             wanted("nowhere-to-be", "Standard_NC24rs_v3", "Standard_ND128isr_X_v9")
         )
     assert (
-        "cluster nowhere-to-be: none of its sizes in clusters.yaml can be had; add one that can, such as "
+        "cluster nowhere-to-be: none of its sizes in clusters.yaml is available; add one that can, such as "
         "Standard_NC24ads_A100_v4, "
     ) in str(refused.value)
     assert "\n  Standard_ND128isr_X_v9 is not offered in westeurope" in str(refused.value)

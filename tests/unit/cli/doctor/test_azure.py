@@ -292,4 +292,4 @@ def test_an_answer_of_another_shape_is_unknown(answer: Any, programs: Az, pipeli
     """No stack trace."""
     programs.answers = whole() | {f"*{GRID}/topics?": answer}
     [unknown] = [check for check in examined(pipelines) if check.state is CheckState.UNKNOWN]
-    assert "answered something unexpected" in unknown.says
+    assert "printed unexpected output" in unknown.says

@@ -426,7 +426,7 @@ def test_a_week_without_runs_cost_nothing_and_one_without_prices_is_unknown() ->
     """These are two things."""
     nothing = SPENT | {"num_runs": 0, "runs": [], "datasets": [], "cost": None, "node_hours": 0.0}
     assert "No run had nodes" in "".join(describe_spending(nothing, 20))
-    assert "The cost is unknown: price_per_node_hour" in "".join(describe_spending(SPENT | {"cost": None}, 20))
+    assert "The cost is unknown: set price_per_node_hour" in "".join(describe_spending(SPENT | {"cost": None}, 20))
 
 
 @pytest.mark.parametrize("since", ["7", "d", "0h", "400d", "-1d", "7 d", "\u0667d", "99999999d"])

@@ -170,12 +170,12 @@ class _Fixer:
         return None
 
     def hvd(self) -> str:
-        """The name of the Horovod module, empty where there is none."""
+        """The name of the Horovod module, empty if there is none."""
         found = self.horovod()
         return found[1] if found else ""
 
     def keras(self) -> str:
-        """The name of Horovod's module for Keras, which alone has callbacks; empty where it is not imported."""
+        """The name of Horovod's module for Keras, which alone has callbacks; empty if it is not imported."""
         found = self.horovod()
         return found[1] if found and found[2] == "keras" else ""
 

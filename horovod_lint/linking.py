@@ -75,7 +75,7 @@ def _closure(paths: set[PurePath], imports: Mapping[PurePath, set[PurePath]]) ->
 
 
 def link(entry: ScriptFile, source: Source, files: Mapping[PurePath, ScriptFile]) -> tuple[Source, tuple[str, ...]]:
-    """Return the source of a script with its modules, and their names. Raises ScriptError where they are too large.
+    """Return the source of a script with its modules, and their names. Raises ScriptError if they are too large.
 
     A module that cannot be parsed is left out, as if it had not been given.
     """
@@ -123,7 +123,7 @@ class _Finder:
         self._folders = {folder for path in files for folder in path.parents}
 
     def module(self, name: str, level: int, importing: PurePath) -> PurePath | None:
-        """Return the file or the folder of a module; None where it was not given."""
+        """Return the file or the folder of a module; None if it was not given."""
         parts = name.split(".") if name else []
         if level:
             bases = list(importing.parents)[level - 1 : level]

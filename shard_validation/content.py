@@ -179,7 +179,7 @@ class LocalFileSource:
         self.size_bytes = self._identity[0]
 
     def read(self, offset: int, length: int) -> bytes:
-        """Return exactly ``length`` bytes. Raises SourceChangedError where the file has changed."""
+        """Return exactly ``length`` bytes. Raises SourceChangedError if the file has changed."""
         try:
             content = os.pread(self._file, length, offset)
         except OSError as error:
@@ -188,7 +188,7 @@ class LocalFileSource:
         return content
 
     def read_into(self, offset: int, memory: memoryview) -> None:
-        """Fill the memory. Raises SourceChangedError where the file has changed."""
+        """Fill the memory. Raises SourceChangedError if the file has changed."""
         try:
             num_read = os.preadv(self._file, [memory], offset)
         except OSError as error:
@@ -200,7 +200,7 @@ class LocalFileSource:
         return self._file
 
     def check_unchanged(self) -> None:
-        """Raise SourceChangedError where the file has changed."""
+        """Raise SourceChangedError if the file has changed."""
         if self._identify() != self._identity:
             raise SourceChangedError(f"{self._path}: the file changed while it was read; validate it again")
 
@@ -329,7 +329,7 @@ class Content:
     """What the first bytes of a file say."""
 
     data_format: DataFormat | None
-    """None where the file is not a shard."""
+    """None if the file is not a shard."""
     compression: Compression = ""
     seen: str = ""
     """A description for messages."""
@@ -373,7 +373,7 @@ def name_fault(name: str, content: Content) -> Fault | None:
 
 
 def check_name(name: str, read: Callable[[str], ShardName] = parse_shard_name) -> Reason | None:
-    """Return why a file name (without folders) is not a shard name, or None where it is one.
+    """Return why a file name (without folders) is not a shard name, or None if it is one.
 
     ``read`` reads names of another layout, which may have folders.
     """

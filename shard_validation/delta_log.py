@@ -73,7 +73,7 @@ class TableLog:
     commits: Sequence[Commit]
     """In their order without a gap. What the first one adds is all that the table has then."""
     problem: str | None = None
-    """Why later commits cannot be read; None where there are none."""
+    """Why later commits cannot be read; None if there are none."""
 
     def next_after(
         self, version: int | None, is_passed_over: Callable[[TableVersion, Mapping[str, StatedFile]], bool]
@@ -104,7 +104,7 @@ class TableLog:
         return replace(deque(self._states(), maxlen=1)[0], is_newest=True)
 
     def at(self, version: int) -> TableVersion | None:
-        """Return one version; None where the log does not have it."""
+        """Return one version; None if the log does not have it."""
         return next((state for state in self._states() if state.version == version), None)
 
     def _states(self) -> Iterator[TableVersion]:
@@ -188,7 +188,7 @@ def _bounds(
 ) -> tuple[int, int]:
     """Return the first version from which commits without a gap lead as far as from any, and how far that is.
 
-    Raises FileListError where there is too much to read from each of them.
+    Raises FileListError if there is too much to read from each of them.
     """
     ends = dict[int, int]()
     for version in sorted(commits, reverse=True):

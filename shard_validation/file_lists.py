@@ -64,7 +64,7 @@ class StatedFile:
     def difference(
         self, *, size_bytes: int, num_records: int, checksums: Mapping[str, str]
     ) -> tuple[str, str] | None:
-        """Return what is stated and what was found, in words, where they differ; None where all of it holds."""
+        """Return what is stated and what was found, in words, where they differ; None if all of it holds."""
         if self.size_bytes not in (None, size_bytes):
             return f"{self.size_bytes} bytes", f"{size_bytes} bytes"
         for algorithm, stated in self.checksums.items():
@@ -88,7 +88,7 @@ class FileList:
     sizes: Mapping[str, int] = field(default_factory=dict)
     """Split → bytes of its records, where they are stated for the split as a whole."""
     find: Callable[[Iterable[str]], Iterable[StatedFile]] | None = None
-    """Finds files that the list does not name, among those that are there; None where it names all."""
+    """Finds files that the list does not name, among those that are there; None if it names all."""
 
     def among(self, names: Iterable[str]) -> Mapping[str, StatedFile]:
         """Return the files of the version, those that are found among these names too. Raises FileListError."""
@@ -96,9 +96,9 @@ class FileList:
         return {**{file.name: file for file in found}, **self.files}
 
     def wrong_total(self, split: str, num_records: int, sizes: Sequence[int] = ()) -> str | None:
-        """Return why a split whose files have so many records together is not as stated; None where it is.
+        """Return why a split whose files have so many records together is not as stated; None if it is.
 
-        ``sizes`` are the bytes that may be stated: of the records, and of the files; empty where they are unknown.
+        ``sizes`` are the bytes that may be stated: of the records, and of the files; empty if they are unknown.
         """
         stated, size = self.totals.get(split), self.sizes.get(split)
         if stated is None and self.find is not None:
@@ -116,7 +116,7 @@ _MEND = "upload the files that differ or are missing, delete those that are supe
 def reason_against(
     stated: FileList, name: str, *, size_bytes: int, num_records: int, checksums: Mapping[str, str]
 ) -> Reason | None:
-    """Return why a file is not as a list states; None where it is, or is not listed."""
+    """Return why a file is not as a list states; None if it is, or is not listed."""
     file = stated.files.get(name)
     if file is None:
         return None
@@ -134,7 +134,7 @@ def reason_against(
 
 
 def list_checksums(name: str) -> tuple[str, ...]:
-    """Return the checksums to take for a list of this name. Raises FileListError where the name says no format."""
+    """Return the checksums to take for a list of this name. Raises FileListError if the name says no format."""
     return _format(name)[1]
 
 
@@ -187,7 +187,7 @@ def _format(name: str) -> tuple[_Read | None, tuple[str, ...]]:
 
 
 def problem_of_name(name: str) -> str | None:
-    """Return why a file's path is none that a list may name; None where it may."""
+    """Return why a file's path is none that a list may name; None if it may."""
     parts = name.split("/")
     if not name.isprintable() or "\\" in name:
         return "a path has printable characters, and / instead of a backslash between folders"

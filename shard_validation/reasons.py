@@ -168,7 +168,7 @@ class Reason:
     message: str
     """One sentence for a person, complete without the other fields."""
     record_index: int | None = None
-    """Counts from 0 (Parquet: row); None where the fault belongs to no record."""
+    """Counts from 0 (Parquet: row); None if the fault belongs to no record."""
     byte_offset: int | None = None
     """Where the record begins in the file; in a compressed shard, where it begins in the inflated content."""
     feature: str | None = None

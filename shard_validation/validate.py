@@ -143,7 +143,7 @@ class ShardVerdict:
     crc32c: str
     """CRC32C of the content as it is stored: eight lower-case hexadecimal digits."""
     data_format: DataFormat | None
-    """By content; None where it is not a shard."""
+    """By content; None if it is not a shard."""
     compression: Compression = ""
     reasons: tuple[Reason, ...] = ()
     """In the order of the content; empty if and only if the shard is accepted."""
@@ -155,7 +155,7 @@ class ShardVerdict:
 
     @property
     def content_format(self) -> str:
-        """Format and compression in words, such as ``tfrecord gzip``; empty where the content is not a shard."""
+        """Format and compression in words, such as ``tfrecord gzip``; empty if the content is not a shard."""
         return f"{self.data_format or ''} {self.compression}".strip()
 
     def to_json(self) -> dict[str, Any]:
@@ -344,7 +344,7 @@ class Task:
         }
 
     def restore(self, findings: Mapping[str, Any]) -> None:
-        """Continue from what `findings` returned. Raises ValueError where it is from another content."""
+        """Continue from what `findings` returned. Raises ValueError if it is from another content."""
         seen = (findings["shard"], findings["size_bytes"])
         if seen != (self.source.name, self.source.size_bytes):
             raise ValueError(
@@ -371,5 +371,7 @@ def _validate_parquet(task: Task) -> ShardVerdict | Paused:
 
 FormatValidator = Callable[[Task], ShardVerdict | Paused]
 FORMATS: Mapping[DataFormat, FormatValidator] = {"tfrecord": _validate_tfrecord, "parquet": _validate_parquet}
-"""Each imports its code, and pyarrow with it, when it is first needed. A new format is a line here, in `recognise`
-and in `shared.shard_names`."""
+"""Each imports its code, and pyarrow with it, when it is first needed.
+
+A new format is a line here, in `recognise` and in `shared.shard_names`.
+"""

@@ -132,7 +132,7 @@ def _report(session: Session, metrics: Mapping[str, float], epoch: int, extra: M
 def _explained(error: TrainingError, session: Session) -> TrainingError:
     """Return the error to report instead: it names the record at which TensorFlow stopped, if one is to blame.
 
-    Raises DataChangedError where the data are not those that were accepted: then the options are not to blame.
+    Raises DataChangedError if the data are not those that were accepted: then the options are not to blame.
     """
     epoch = session.position.epoch
     session.watch.enter(DAMAGE_PLACE, session.position.step)

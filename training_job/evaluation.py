@@ -32,7 +32,7 @@ def local_sums(
     rank: int = 0,
     results: ExampleResults | None = None,
 ) -> Sums:
-    """Return this rank's sums over its share of the data. Raises DataError where it cannot be read.
+    """Return this rank's sums over its share of the data. Raises DataError if it cannot be read.
 
     ``results`` gets the values of each example.
     """
@@ -58,7 +58,7 @@ def no_results(session: Session) -> ExampleResults | None:
 def evaluate(session: Session, results: ExampleResults | None = None) -> tuple[Sums, Sums]:
     """Return this rank's own sums and the sums over all ranks; ``results`` gets the values of each example.
 
-    Raises DataError where not every record was counted once.
+    Raises DataError if not every record was counted once.
     """
     first = session.position.epoch == session.job.start.epoch
     session.watch.enter("first evaluation" if first else "evaluation", session.position.step)

@@ -115,7 +115,7 @@ class DeviceConfig(Protocol):
 def pin_gpu(config: DeviceConfig, local_rank: int) -> str | None:
     """Give this process the GPU of its local rank, with memory that grows as needed; return the GPU's name.
 
-    Returns None on a node without GPUs. Raises MissingResourcesError where a node has more ranks than GPUs.
+    Returns None on a node without GPUs. Raises MissingResourcesError if a node has more ranks than GPUs.
     """
     gpus = config.list_physical_devices("GPU")
     if not gpus:
@@ -142,7 +142,7 @@ class Launched:
     """What the launcher says about this process, before MPI or TensorFlow is loaded."""
 
     by: Literal["mpirun", "tensorflow", "pytorch"] | None
-    """None where no launcher started it."""
+    """None if no launcher started it."""
     rank: int = 0
     world_size: int = 1
     local_rank: int = 0

@@ -111,7 +111,7 @@ def _problem(view: View, *, is_strict: bool) -> str | None:
 
 
 def _refusal(parser: _Parser, words: list[str], *, is_strict: bool) -> str | None:
-    """Return what argparse says before it exits, None where it parses the words."""
+    """Return what argparse says before it exits, None if it parses the words."""
     try:
         parsed, _ = parser.parse_known_args(words)
         if ended := getattr(parsed, _ENDED, None):

@@ -67,11 +67,11 @@ class Workbench:
     faults: JobFaults
     clock: Clock
     mount_library: Path | None
-    """None where it cannot be built; outputs are plain folders then."""
+    """None if it cannot be built; outputs are plain folders then."""
     tracking: Callable[[Run], Mapping[str, str]]
     """Returns the variables by which a job finds its MLflow run; they win over those of the job, as on Azure."""
     simulated_because: str | None
-    """Why nodes are simulated; None where each is a host."""
+    """Why nodes are simulated; None if each is a host."""
 
     def run_root(self, run_name: str) -> Path:
         """Directory of a run."""

@@ -130,7 +130,7 @@ class JobFaults:
             return [(fault, job) for job, fault, _ in self._met]
 
     def next_for(self, job: str, kind: type[_Kind]) -> _Kind | None:
-        """Return the fault of this kind that the job meets now, None where it meets none."""
+        """Return the fault of this kind that the job meets now, None if it meets none."""
         with self._lock:
             for script in self._scripts:
                 if script[0] in job and isinstance(script[1], kind):

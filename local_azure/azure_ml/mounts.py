@@ -46,12 +46,12 @@ NOT_CHECKED = (
 
 
 def compiler() -> str | None:
-    """Return the path of the C compiler, None where there is none."""
+    """Return the path of the C compiler, None if there is none."""
     return shutil.which("cc") or shutil.which("gcc")
 
 
 def build_library(folder: Path) -> Path | None:
-    """Build the library unless this version is in the folder; return None where there is no C compiler."""
+    """Build the library unless this version is in the folder; return None if there is no C compiler."""
     library = folder / f"output-mount-{hashlib.sha256(SOURCE.read_bytes() + _RULES.read_bytes()).hexdigest()[:16]}.so"
     if library.exists():
         return library

@@ -35,7 +35,7 @@ class Nodes:
     gpus: int
     """Number of GPUs of each node."""
     simulated_because: str | None
-    """Why the nodes are simulated; None where each is a host."""
+    """Why the nodes are simulated; None if each is a host."""
 
     @property
     def addresses(self) -> list[str]:

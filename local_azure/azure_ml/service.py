@@ -91,7 +91,7 @@ class Clock:
         self._ahead_s += seconds
 
     def sleep(self, seconds: float, canceled: threading.Event) -> None:
-        """Return after the time. Raises RunCanceled where the run is canceled before."""
+        """Return after the time. Raises RunCanceled if the run is canceled before."""
         until_s = self.now_s() + seconds
         while not canceled.is_set() and (left_s := until_s - self.now_s()) > 0:
             canceled.wait(min(left_s, _LOOK_EVERY_S))

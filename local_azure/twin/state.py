@@ -95,7 +95,7 @@ class StateFolder:
 def take_state_folder(base: Path) -> StateFolder:
     """Take `base`/twin, or `base`/twin-2 and so on where other twins of this clone run.
 
-    Raises TwinError where there are too many, or the folder cannot be written.
+    Raises TwinError if there are too many, or the folder cannot be written.
     """
     for number in range(1, MAX_TWINS + 1):
         folder = base / ("twin" if number == 1 else f"twin-{number}")
@@ -152,7 +152,7 @@ class Ports:
 
 
 def take_ports(defaults: Mapping[str, int] = DEFAULT_PORTS, *, folder: Path | None = None) -> Ports:
-    """Take one free port for each name. Raises TwinError where none is free."""
+    """Take one free port for each name. Raises TwinError if none is free."""
     locks = folder or cache_folder() / "ports"
     numbers: dict[str, int] = {}
     held: list[int] = []

@@ -22,9 +22,9 @@ from shared.manifest import FeatureKind, FeatureSpec
 
 Payload = bytes | memoryview
 Values = Sequence[Any] | None
-"""Values of one feature; None where an optional feature is missing."""
+"""Values of one feature; None if an optional feature is missing."""
 ReadValues = Callable[[Payload], Sequence[Values] | None]
-"""Returns the values of each feature in the order of the specs, plus one item; None where the runtime must decide."""
+"""Returns the values of each feature in the order of the specs, plus one item; None if the runtime must decide."""
 
 _FIRST, _SECOND = 0x0A, 0x12
 """Tags of the length-delimited fields 1 and 2."""

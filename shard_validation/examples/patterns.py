@@ -92,7 +92,7 @@ class Patterns:
         return len(self._patterns) < MAX_PATTERNS and self._num_failures < _MAX_FAILURES
 
     def _learn(self, example: bytes) -> Pattern | None:
-        """Add the pattern of an example; None where it has none, or more or fewer values than those before."""
+        """Add the pattern of an example; None if it has none, or more or fewer values than those before."""
         try:
             pattern = Pattern(example, self._specs)
         except (NotPlainError, UnicodeDecodeError):
@@ -173,7 +173,7 @@ class Pattern:
     """The pattern of one example."""
 
     def __init__(self, example: bytes, specs: Sequence[FeatureSpec]) -> None:
-        """Learn it. Raises NotPlainError where it is not worth it, or a feature is missing or of another kind."""
+        """Learn it. Raises NotPlainError if it is not worth it, or a feature is missing or of another kind."""
         spans = few_spans(example)
         values = [span for span in spans if span.kind == "bytes"]
         if len(example) - sum(value.size for value in values) > _MAX_FIXED_BYTES:
@@ -293,7 +293,7 @@ class Pattern:
 
 
 def _span_of(spec: FeatureSpec, spans: Sequence[Span]) -> Span | None:
-    """Return where the values of a feature lie; None where an optional one is missing. Raises NotPlainError."""
+    """Return where the values of a feature lie; None if an optional one is missing. Raises NotPlainError."""
     found = [span for span in spans if span.name == spec.name]
     if not found and not spec.required:
         return None

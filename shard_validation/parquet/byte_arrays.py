@@ -71,7 +71,7 @@ class PageDecoder:
         self._num_rows = 0
 
     def values(self, page: Page) -> Iterator[bytes | Deferred | None]:
-        """Yield the values of a data page, None where a row has none; keep those of a dictionary. Raises FaultError.
+        """Yield the values of a data page, None if a row has none; keep those of a dictionary. Raises FaultError.
 
         For a row that refers to a dictionary too large to be held this yields `DEFERRED`: see `deferred`.
         """

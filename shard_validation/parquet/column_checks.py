@@ -74,7 +74,7 @@ class ColumnCheck:
         return self._check_row(value if isinstance(value, list) else [value], row)
 
     def _compile(self) -> Callable[[pa.Array], bool] | None:
-        """Return the check of many rows, or None where each row has to be looked at."""
+        """Return the check of many rows, or None if each row has to be looked at."""
         if self._spec.kind != "bytes":
             return self._are_sound_numbers
         if self._spec.encoding == "raw":
@@ -100,7 +100,7 @@ class ColumnCheck:
         return True
 
     def _num_unsound_numbers(self, column: pa.Array) -> int | None:
-        """Count rows of one number that are at fault, and the sound ones; None where that takes a look at each."""
+        """Count rows of one number that are at fault, and the sound ones; None if that takes a look at each."""
         spec = self._spec
         stated = [n for n in (spec.minimum, spec.maximum, *spec.allowed) if n is not None]
         if column.null_count or spec.shape or not _is_number(column.type):
@@ -157,7 +157,7 @@ class ColumnCheck:
         return True
 
     def _parts(self, column: pa.Array, *, may_be_one: bool = False) -> tuple[Any, pa.Array] | None:
-        """Return the number of values in each row, None where all have one, and all values; None for unsound ones."""
+        """Return the number of values in each row, None if all have one, and all values; None for unsound ones."""
         if column.null_count:
             if self._spec.required:
                 return None

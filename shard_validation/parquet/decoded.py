@@ -140,7 +140,7 @@ def _fault_members(members: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def batch_rows(chunk: ColumnChunk, uncompressed_bytes: int, largest_page_bytes: int, limits: Limits) -> int:
-    """Return how many rows to decode at a time. Raises FaultError where a single row may be too large.
+    """Return how many rows to decode at a time. Raises FaultError if a single row may be too large.
 
     That many rows usually take `BATCH_BYTES`. Hostile ones may take more: then the decoder takes fewer at a time.
     """

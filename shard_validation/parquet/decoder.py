@@ -52,7 +52,7 @@ class Decoder:
     """One decoding process, which answers one request at a time."""
 
     def __init__(self) -> None:
-        """Start it. Raises SourceUnavailableError where that fails: nothing is known about the shard then."""
+        """Start it. Raises SourceUnavailableError if that fails: nothing is known about the shard then."""
         ours, theirs = socket.socketpair()
         kept = {name: os.environ[name] for name in KEPT_SETTINGS if name in os.environ}
         paths = os.pathsep.join(str(Path(path).absolute()) for path in sys.path)

@@ -50,7 +50,7 @@ class Connection:
         self._socket.sendall(HEAD.pack(len(content)) + content)
 
     def receive(self) -> bytearray:
-        """Return what comes next. Raises EOFError where the other side is gone."""
+        """Return what comes next. Raises EOFError if the other side is gone."""
         (length,) = HEAD.unpack(self._take(HEAD.size))
         return self._take(length)
 
@@ -177,7 +177,7 @@ def chunk_of(members: Mapping[str, Any]) -> ColumnChunk:
 
 
 def address_space_bytes() -> int:
-    """Return the size of this process's address space; 0 where the system does not tell."""
+    """Return the size of this process's address space; 0 if the system does not tell."""
     if sys.platform != "linux":
         return 0
     return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * os.sysconf("SC_PAGE_SIZE")

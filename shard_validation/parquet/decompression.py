@@ -34,14 +34,14 @@ class ByteStream:
         self._position = 0
 
     def take(self, length: int) -> bytes:
-        """Return ``length`` bytes, which the caller has bounded. Raises PageDataError where there are fewer."""
+        """Return ``length`` bytes, which the caller has bounded. Raises PageDataError if there are fewer."""
         start = self._position
         content = self._piece[start : start + length]
         self._position = start + len(content)
         return content if len(content) == length else content + b"".join(self.pieces(length - len(content)))
 
     def pieces(self, length: int) -> Iterator[bytes]:
-        """Yield ``length`` bytes without holding them all. Raises PageDataError where there are fewer."""
+        """Yield ``length`` bytes without holding them all. Raises PageDataError if there are fewer."""
         while length > 0:
             if self._position == len(self._piece):
                 self._next(length)
@@ -51,7 +51,7 @@ class ByteStream:
             yield content
 
     def finish(self) -> None:
-        """Read to the end, where the pieces are checked. Raises PageDataError where bytes are left."""
+        """Read to the end, where the pieces are checked. Raises PageDataError if bytes are left."""
         left = len(self._piece) - self._position + sum(map(len, self._pieces))
         if left:
             raise PageDataError(f"{left} bytes after the last value of the page")

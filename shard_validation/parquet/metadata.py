@@ -47,7 +47,7 @@ class Leaf:
     max_definition_level: int
     """0 where every row has a value."""
     max_repetition_level: int
-    """0 where no row has more than one value."""
+    """0 if no row has more than one value."""
 
 
 @dataclass(frozen=True, kw_only=True)

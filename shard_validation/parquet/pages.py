@@ -186,7 +186,7 @@ def _page(fields: dict[int, Any], offset: int, header_bytes: int, chunk: ColumnC
 
 
 def _whole(*values: Any) -> int:
-    """Return the first of some non-negative integers. Raises ValueError where one is not."""
+    """Return the first of some non-negative integers. Raises ValueError if one is not."""
     if not all(isinstance(value, int) and value >= 0 for value in values):
         raise ValueError(f"a negative size or count among {values}")
     return int(values[0])

@@ -30,8 +30,10 @@ from shared.record_framing import (
 ReportFault = Callable[[Fault, int, int], None]
 """Takes a fault, the record's index and its byte offset."""
 CheckMany = Callable[[Chunk, "array[int]", int], Iterator[tuple[int, int, Fault]] | None]
-"""Takes consecutive records, the sizes of their payloads, and the index of the first. Returns their faults, with the
-index and the offset of each record; None where the records are to be checked one by one."""
+"""Takes consecutive records, the sizes of their payloads, and the index of the first.
+
+Returns their faults, with the index and the offset of each record; None if the records are to be checked one by one.
+"""
 
 _HEADER = struct.Struct("<QI")
 _TRAILER_AND_HEADER = struct.Struct("<IQI")
@@ -213,7 +215,7 @@ class RecordFraming:
             offset += FRAME_OVERHEAD_BYTES + len(payload)
 
     def _check_header(self, length: int, length_crc: int) -> None:
-        """Report what is wrong with a header. Raises FramingLostError where its length cannot be used."""
+        """Report what is wrong with a header. Raises FramingLostError if its length cannot be used."""
         limits, index, offset = self._limits, self.num_records, self.offset
         if masked_crc32c(_LENGTH.pack(length)) != length_crc:
             is_padding = index and not length and not length_crc
@@ -292,7 +294,7 @@ class StraddlingRecord:
         return mask_crc(self._crc)
 
     def take_payload(self) -> bytes:
-        """Return the payload and release it; empty where it was not kept."""
+        """Return the payload and release it; empty if it was not kept."""
         payload = b"".join(self._pieces)
         self._pieces = []
         return payload

@@ -51,7 +51,7 @@ class FileSource(Protocol):
         ...
 
     def check_unchanged(self) -> None:
-        """Raise SourceChangedError where the file has changed."""
+        """Raise SourceChangedError if the file has changed."""
         ...
 
 
@@ -178,7 +178,7 @@ class _Reading:
         self._thread.join()
 
     def find_end(self, wanted: int) -> int:
-        """Return the size of the next stretch in bytes, 0 where there is none."""
+        """Return the size of the next stretch in bytes, 0 if there is none."""
         return self._native.find_end(
             self._file, self._offset, self._size_bytes, wanted=wanted, max_payload=self._max_payload
         )
@@ -188,7 +188,7 @@ class _Reading:
             self._check(turn, memory, self._of_worker.put)
 
     def _take_turn(self) -> _Turn | None:
-        """Return the next stretch, which the caller must read; None where there is none."""
+        """Return the next stretch, which the caller must read; None if there is none."""
         with self._taking_turns:
             num_bytes = 0 if self._is_stopped else self.find_end(self._wanted)
             if not num_bytes:

@@ -17,7 +17,7 @@ from training_job.errors import DataChangedError, DataError, TrainingError
 CHANGED = "it changed after the dataset version was closed"
 
 Read = Callable[[ManifestShard], None]
-"""Reads a whole shard. Raises DataChangedError where its content is not what the manifest says."""
+"""Reads a whole shard. Raises DataChangedError if its content is not what the manifest says."""
 
 
 class ContentCheck:
@@ -52,7 +52,7 @@ class ContentCheck:
 
 
 def check_content(shard: ManifestShard, path: Path) -> None:
-    """Read a whole file. Raises DataChangedError where it is not the shard that was accepted, DataError."""
+    """Read a whole file. Raises DataChangedError if it is not the shard that was accepted, DataError."""
     try:
         seen = crc32c_of_file(path)
     except FileNotFoundError as error:
@@ -68,6 +68,6 @@ def missing(path: Path) -> DataChangedError:
 
 
 def compare_content(shard: ManifestShard, path: Path, seen: str) -> None:
-    """Raise DataChangedError where a CRC32C is not the manifest's."""
+    """Raise DataChangedError if a CRC32C is not the manifest's."""
     if seen != shard.crc32c:
         raise DataChangedError(f"Shard {path} has CRC32C {seen} instead of the manifest's {shard.crc32c}: {CHANGED}.")

@@ -39,7 +39,7 @@ def find_damage(
 ) -> str:
     """Return a sentence about the first shard that cannot be read, or one that says that none differs.
 
-    Raises DataChangedError where a shard is not the one that was accepted, naming the first damaged record.
+    Raises DataChangedError if a shard is not the one that was accepted, naming the first damaged record.
     """
     until, intact = clock() + budget_s, 0
     for shard, path in suspects:
@@ -97,7 +97,7 @@ class _Inflated(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Fill a part of the buffer; 0 at the end. Raises EOFError where the stream is cut off, zlib.error."""
+        """Fill a part of the buffer; 0 at the end. Raises EOFError if the stream is cut off, zlib.error."""
         block = b""
         while not block and not self._stream.eof:
             piece = self._stream.unconsumed_tail or self._file.read(_INPUT_BYTES)

@@ -168,7 +168,7 @@ class LaneData:
 
 
 def next_batch(batches: Iterator[T], rank: int) -> T:
-    """Return the next batch. Raises UnreadableDataError where there is none, or it cannot be read.
+    """Return the next batch. Raises UnreadableDataError if there is none, or it cannot be read.
 
     Raises ConfigurationError for a label that the options do not allow.
     """

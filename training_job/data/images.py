@@ -46,7 +46,7 @@ class ImageShapes:
     """The shape of a stored image, and that of the model's input."""
 
     stored: Shape
-    """Height, width, channels; None where the manifest leaves it open."""
+    """Height, width, channels; None if the manifest leaves it open."""
     model: tuple[int, ...]
     """Height, width, channels."""
 

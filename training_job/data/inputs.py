@@ -31,7 +31,7 @@ class Inputs:
     suspects: Callable[[int], list[tuple[ManifestShard, Path]]]
     """Maps an epoch to the shards that this rank reads in it, evaluation included: where to look for damage."""
     misfit: Callable[[int], str | None]
-    """Maps an epoch to the option that does not fit a record of these shards, in words; None where all fit."""
+    """Maps an epoch to the option that does not fit a record of these shards, in words; None if all fit."""
 
 
 def open_inputs(job: Job, rank: int, threads: int) -> Inputs:

@@ -22,7 +22,7 @@ class RecordFacts:
     """What a message about a record needs to know of it."""
 
     label: int | None
-    """None where the record has no label of the right kind."""
+    """None if the record has no label of the right kind."""
     has_image: bool
     names: tuple[str, ...]
     """Names of the record's features, those of other kinds too."""
@@ -41,7 +41,7 @@ def find_misfit(
     budget_s: float = BUDGET_S,
     clock: Callable[[], float] = time.monotonic,
 ) -> str | None:
-    """Return which option does not fit which of the records; None where all fit that could be read in time.
+    """Return which option does not fit which of the records; None if all fit that could be read in time.
 
     ``folder`` may have the dataset.json that says what the records were packed from.
     """

@@ -59,7 +59,7 @@ class MlflowLog:
             self._client.set_terminated(self._run_id)
 
     def close(self) -> None:
-        """Put the files into the outputs, where there is no server; MLflow itself appends to them."""
+        """Put the files into the outputs, if there is no server; MLflow itself appends to them."""
         for file in self._local.rglob("meta.yaml"):  # it states where artifacts are
             file.write_text(file.read_text().replace(self._local.as_uri(), self._folder.absolute().as_uri()))
         put_optional(self._local, self._folder)

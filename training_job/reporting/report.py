@@ -94,7 +94,7 @@ def hardware(device: str | None) -> dict[str, str | int]:
 
 
 def peak_memory_bytes() -> int:
-    """Return this process's largest resident size so far, 0 where the kernel does not say."""
+    """Return this process's largest resident size so far, 0 if the kernel does not say."""
     lines = Path("/proc/self/status").read_text().splitlines()
     peak = next((line for line in lines if line.startswith("VmHWM:")), "VmHWM: 0 kB")
     return int(peak.split()[1]) << 10

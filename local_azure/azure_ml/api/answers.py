@@ -36,7 +36,7 @@ class Fault:
     truncate: bool = False
 
     def refusal(self) -> ServiceError | None:
-        """Return the scripted error; None where the call is answered."""
+        """Return the scripted error; None if the call is answered."""
         if self.status is None:
             return None
         headers = {} if self.retry_after_s is None else {"Retry-After": f"{self.retry_after_s:g}"}

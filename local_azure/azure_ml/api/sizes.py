@@ -59,7 +59,7 @@ def _quota_name(size: str, priority: str) -> str:
 
 
 def check_size(name: str | None, location: str) -> None:
-    """Raise ServiceError where the region has no such size, with the words of a recorded refusal.
+    """Raise ServiceError if the region has no such size, with the words of a recorded refusal.
 
     Source: github.com/Azure/MachineLearningNotebooks, issue 1169.
     """

@@ -187,7 +187,7 @@ def _own_run(emulator: Emulator, call: Call) -> Run:
 def _run(emulator: Emulator, call: Call, name: Any) -> Run:
     """Return the run that a call is about, by default that of the job which calls.
 
-    Raises ServiceError where the caller's token is of another run, or is that of an app which would write.
+    Raises ServiceError if the caller's token is of another run, or is that of an app which would write.
     """
     authorization = call.headers.get("Authorization")
     if emulator.tokens.is_of_run(authorization):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cli import PIPELINES
+from cli.files import from_here
 from shared.safe_text import one_line
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def check(files: tuple[Path, ...], *, is_json: bool) -> None:
 
     Exit status: 0 every file is valid; 1 a file is not valid; 2 wrong usage.
     """
-    checked = [one for path in files or (PIPELINES,) for one in checked_files(path)]
+    checked = [one for path in files or (from_here(PIPELINES),) for one in checked_files(path)]
     for one in checked:
         click.echo(as_json(one) if is_json else as_text(one))
     num_wrong = sum(bool(one.problems) for one in checked)
@@ -106,7 +107,7 @@ def _script_errors(pipeline: Pipeline, path: Path) -> Iterator[str]:
 
     if is_own_script(pipeline.train.script):
         from function_app.config.pipeline_files import read_modules, read_script
-        from function_app.runs.script_check import check_script
+        from function_app.runs.mistakes import check_script
 
         read, modules = functools.partial(read_script, path.parent), functools.partial(read_modules, path.parent)
         found = check_script(pipeline, read, modules)

@@ -1,4 +1,4 @@
-"""Read users' files up to a limit, and write new files without replacing existing ones."""
+"""Read users' files up to a limit; write new files without replacing existing ones; and shorten their paths."""
 
 from __future__ import annotations
 
@@ -21,6 +21,14 @@ def read_at_most(path: Path, max_bytes: int, *, wanted: str) -> bytes:
             return stream.read(max_bytes)
     except OSError as error:
         raise CliError(f"{name}: cannot be read: {error.strerror}.") from error
+
+
+def from_here(path: Path) -> Path:
+    """Return a path as a person types it: relative if it is below the working directory."""
+    try:
+        return path.relative_to(Path.cwd())
+    except (ValueError, OSError):
+        return path
 
 
 def write_new(path: Path, text: str, *, otherwise: str) -> None:

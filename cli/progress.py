@@ -15,17 +15,19 @@ Step = Callable[[int], None]
 
 
 @contextlib.contextmanager
-def uploading_bar(what: str, *, total_bytes: int) -> Iterator[Step]:
+def uploading_bar(what: str, *, total_bytes: int, to_stderr: bool = False) -> Iterator[Step]:
     """Show a bar on standard output; a log gets one line at the start and one with the rate at the end."""
-    if sys.stdout.isatty():
-        with _bar(what, total_bytes, counts="bytes", file=sys.stdout) as step:
+    stream = sys.stderr if to_stderr else sys.stdout
+    if stream.isatty():
+        with _bar(what, total_bytes, counts="bytes", file=stream) as step:
             yield step
         return
-    click.echo(f"{what} ({total_bytes:,} bytes)")
+    click.echo(f"{what} ({total_bytes:,} bytes)", err=to_stderr)
     start = time.monotonic()
     yield lambda _bytes: None
     seconds = time.monotonic() - start
-    click.echo(f"{what}: done in {seconds:.1f} s, {total_bytes / 1e6 / max(seconds, 1e-3):.1f} MB/s")
+    rate = f"{total_bytes / 1e6 / max(seconds, 1e-3):.1f} MB/s"
+    click.echo(f"{what}: done in {seconds:.1f} s, {rate}", err=to_stderr)
 
 
 @contextlib.contextmanager

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
     from azure.functions import AsgiMiddleware
     from starlette.responses import Response
 
+    from function_app.services import Services
+
 HOST_STORAGE = "AzureWebJobsStorage"
 METHODS = (
     HttpMethod.GET,
@@ -61,17 +65,36 @@ def build_app() -> FunctionApp:
     return app
 
 
+@contextmanager
+def failures_on_record(queue: str, message: QueueMessage, services: Services) -> Iterator[None]:
+    """Record a handler's error under its message, then let it through to the host, which delivers it five times.
+
+    How long the message waited and how it ended is measured.
+    """
+    telemetry, inserted_at = services.telemetry, message.insertion_time
+    if inserted_at is not None:
+        age = services.clock() - (inserted_at if inserted_at.tzinfo else inserted_at.replace(tzinfo=UTC))
+        telemetry.measure("landfall.queue.age", age.total_seconds(), queue=queue)
+    try:
+        yield
+        telemetry.add("landfall.messages", queue=queue, result="handled")
+    except Exception as error:
+        from function_app.sweep.dead_letters import record_failure
+
+        telemetry.add("landfall.messages", queue=queue, result="failed")
+        record_failure(queue, message.get_body(), error, services)
+        raise
+
+
 @triggers.function_name("shard_uploaded")
 @triggers.queue_trigger(arg_name="message", queue_name=SHARD_UPLOADED, connection=HOST_STORAGE)
 def shard_uploaded(message: QueueMessage) -> None:
     """Validate the shards whose upload Event Grid reports."""
     from function_app.ingest.messages import handle_message
-    from function_app.sweep.dead_letters import failures_on_record
 
-    body = message.get_body()
-    with failures_on_record(SHARD_UPLOADED, body, services(), inserted_at=message.insertion_time):
+    with failures_on_record(SHARD_UPLOADED, message, services()):
         num_deliveries, inserted_at = message.dequeue_count or 1, message.insertion_time
-        handle_message(body, services(), num_deliveries=num_deliveries, inserted_at=inserted_at)
+        handle_message(message.get_body(), services(), num_deliveries=num_deliveries, inserted_at=inserted_at)
 
 
 @triggers.function_name("shard_uploaded_bulk")
@@ -79,11 +102,9 @@ def shard_uploaded(message: QueueMessage) -> None:
 def shard_uploaded_bulk(message: QueueMessage) -> None:
     """Validate the shards of a dataset that uploads many at once, beside those of the others."""
     from function_app.ingest.messages import handle_passed_on
-    from function_app.sweep.dead_letters import failures_on_record
 
-    body = message.get_body()
-    with failures_on_record(SHARD_UPLOADED_BULK, body, services(), inserted_at=message.insertion_time):
-        handle_passed_on(body, services(), num_deliveries=message.dequeue_count or 1)
+    with failures_on_record(SHARD_UPLOADED_BULK, message, services()):
+        handle_passed_on(message.get_body(), services(), num_deliveries=message.dequeue_count or 1)
 
 
 @triggers.function_name("training_requested")
@@ -92,11 +113,9 @@ def training_requested(message: QueueMessage) -> None:
     """Submit the run that a closing or a caller asks for."""
     from function_app.domain.events import TrainingRequest
     from function_app.runs.submission import handle_request
-    from function_app.sweep.dead_letters import failures_on_record
 
-    body = message.get_body()
-    with failures_on_record(TRAINING_REQUESTED, body, services(), inserted_at=message.insertion_time):
-        handle_request(TrainingRequest.from_json(body), services())
+    with failures_on_record(TRAINING_REQUESTED, message, services()):
+        handle_request(TrainingRequest.from_json(message.get_body()), services())
 
 
 @triggers.function_name("run_changed")
@@ -105,11 +124,9 @@ def run_changed(message: QueueMessage) -> None:
     """Look at the runs that a message's events name; the status in an event is not trusted."""
     from function_app.domain.events import read_run_ids
     from function_app.runs.following import handle_run_event
-    from function_app.sweep.dead_letters import failures_on_record
 
-    body = message.get_body()
-    with failures_on_record(RUN_CHANGED, body, services(), inserted_at=message.insertion_time):
-        for run_id in read_run_ids(body):
+    with failures_on_record(RUN_CHANGED, message, services()):
+        for run_id in read_run_ids(message.get_body()):
             handle_run_event(run_id, services())
 
 
@@ -127,12 +144,10 @@ def reconcile(timer: TimerRequest) -> None:
 @triggers.queue_trigger(arg_name="message", queue_name=SWEEP_REQUESTED, connection=HOST_STORAGE)
 def sweep_requested(message: QueueMessage) -> None:
     """Run the sweep that a person requested; its result can be asked for."""
-    from function_app.sweep.dead_letters import failures_on_record
     from function_app.sweep.requested import handle_sweep_request
 
-    body = message.get_body()
-    with failures_on_record(SWEEP_REQUESTED, body, services(), inserted_at=message.insertion_time):
-        handle_sweep_request(body, services(), num_deliveries=message.dequeue_count or 1)
+    with failures_on_record(SWEEP_REQUESTED, message, services()):
+        handle_sweep_request(message.get_body(), services(), num_deliveries=message.dequeue_count or 1)
 
 
 @triggers.function_name("health")

@@ -21,6 +21,7 @@ from function_app.domain.records import (
     NotificationRecord,
     RecordedShard,
     RunRecord,
+    ShardMark,
     ShardRecord,
     Undelivered,
 )
@@ -73,6 +74,10 @@ class ShardLedger(Protocol):
 
     def shards(self, version: DatasetVersion) -> Iterator[ShardRecord]:
         """Yield every verdict of a version: O(shards) operations. For closing, the API and sweeps only."""
+        ...
+
+    def shard_marks(self, version: DatasetVersion) -> Sequence[ShardMark]:
+        """Return every verdict of a version without reasons and statistics, in any order: faster than `shards`."""
         ...
 
 

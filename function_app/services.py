@@ -22,6 +22,7 @@ from function_app.domain.errors import NotFoundError, PipelineOutOfServiceError
 from function_app.domain.events import TrainingRequest
 from function_app.domain.jobs import Workspace
 from function_app.domain.records import DatasetVersion, HistoryEntry
+from function_app.domain.shard_paths import without_pipeline
 from function_app.ports import (
     Clock,
     DeadLetterSource,
@@ -125,7 +126,7 @@ class NotifyServices:
             return pipeline
         if outage := self.outage(dataset):
             raise PipelineOutOfServiceError(outage)
-        raise NotFoundError(f"dataset {dataset} has no pipeline")
+        raise NotFoundError(without_pipeline(dataset, self.pipelines))
 
     def outage(self, dataset: str) -> str | None:
         """Return why a dataset's pipeline cannot be used now; None where it can, or where there is none.

@@ -105,7 +105,8 @@ class TableLog:
 
     def at(self, version: int) -> TableVersion | None:
         """Return one version; None if the log does not have it."""
-        return next((state for state in self._states() if state.version == version), None)
+        state = next((state for state in self._states() if state.version == version), None)
+        return None if state is None else replace(state, is_newest=version == self.commits[-1].version)
 
     def _states(self) -> Iterator[TableVersion]:
         """Yield each version; its files are those of the next one as soon as that is asked for."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import tempfile
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from shared.output_files import put_bytes, put_folder
-from shared.training_report import EXAMPLES_NAME, FILE_NAME
+from shared.training_report import EXAMPLES_NAME, FILE_NAME, TrainingReport
 from training_job import collective
 from training_job.checkpoints.variables import all_variables, assign
 from training_job.data.damage import find_damage
@@ -32,6 +33,7 @@ from training_job.reporting.report import curves, make_report, model_card
 from training_job.session import Session, open_session
 from training_job.training_loop import agree_on_contents, train
 
+CARD_NAME = "model_card.md"
 _TRAINING_METRICS = ("loss", "accuracy", "top5_accuracy", "auc")
 
 
@@ -92,6 +94,14 @@ def _digests(folder: Path) -> dict[str, str]:
     return found
 
 
+def _put_model_card(session: Session, report: TrainingReport) -> TrainingReport:
+    """Store the model card beside the model; return the report with the card's SHA-256 among those of the files."""
+    card = model_card(session, report).encode()
+    put_bytes(card, Path(session.job.arguments.model) / CARD_NAME)
+    files = report.details["model_files"] | {CARD_NAME: hashlib.sha256(card).hexdigest()}
+    return replace(report, details={**report.details, "model_files": files})
+
+
 def _write_results(session: Session, results: ExampleResults) -> None:
     """Write the results of each validation example, before the report, which says that all is there."""
     values = collective.sum_over_ranks(results.values, "example results")
@@ -123,7 +133,7 @@ def _report(session: Session, metrics: Mapping[str, float], epoch: int, extra: M
     folder = Path(session.job.arguments.report)
     report = make_report(session, metrics, epoch, extra)
     put_bytes(curves(report), folder / "curves.png")
-    put_bytes(model_card(session, report).encode(), Path(session.job.arguments.model) / "model_card.md")
+    report = _put_model_card(session, report)
     put_bytes(report.to_json().encode(), folder / FILE_NAME)
     for listener in session.listeners:
         listener.ended(folder)

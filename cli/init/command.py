@@ -7,7 +7,7 @@ import json
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,10 @@ import click
 
 from cli import PIPELINES
 from cli.errors import CliError
-from cli.files import read_at_most, write_new
+from cli.files import from_here, read_at_most, write_new
 from cli.init.files import Files, find_files
 from cli.init.proposal import Ask, Facts, Proposal
-from cli.init.sampling import Sample, format_of, read_sample, stated_classes
+from cli.init.sampling import Looked, Sample, format_of, read_sample, stated_classes
 from cli.validate.inputs import ShardInput, find_counts, open_url
 from shard_validation import CountsError, LocalFileSource, ShardSource, SourceError, read_counts
 from shared.safe_text import one_line, shown
@@ -149,21 +149,21 @@ def _name_of(arguments: Sequence[str]) -> str:
 
 def _facts(name: str, files: Files, arguments: Sequence[str], machines: Mapping[str, Any]) -> Facts:
     by_split = files.by_split
-    sample, data_format, sizes, class_names = Sample(), "", list[float](), dict[str, tuple[str, ...]]()
-    for members in by_split.values():
+    sample, data_format, looked, class_names = Sample(), "", dict[str, list[Looked]](), dict[str, tuple[str, ...]]()
+    for split, members in by_split.items():
         for shard in dict.fromkeys((members[0], members[-1])):
             with _opened(shard) as source:
                 data_format = data_format or format_of(source)
                 class_names = class_names or (stated_classes(source) if data_format == "parquet" else {})
-                before = sample.num_records
-                for record in read_sample(source, shard.label):
+                found = read_sample(source, shard.label)
+                looked.setdefault(split, []).append(replace(found, records=()))
+                for record in found.records:
                     sample.add(shard.label, record)
                 sample.num_shards += 1
-                sizes.append(source.size_bytes / max(1, sample.num_records - before))
     if not sample.features:
         first = next(iter(by_split.values()))[0]
         raise CliError(f"{shown(first.label)}: no record has a feature, so there is nothing to train on.")
-    counts, counted_by = _counts(arguments, by_split, sizes)
+    counts, counted_by = _counts(arguments, by_split, looked)
     return Facts(
         dataset=name,
         data_format=data_format,
@@ -193,21 +193,29 @@ def _opened(shard: ShardInput) -> Iterator[ShardSource]:
 
 
 def _counts(
-    arguments: Sequence[str], by_split: Mapping[str, Sequence[ShardInput]], sizes: Sequence[float]
+    arguments: Sequence[str], by_split: Mapping[str, Sequence[ShardInput]], looked: Mapping[str, Sequence[Looked]]
 ) -> tuple[dict[str, int], str]:
-    """Return the record count of each split and its source: stated next to the shards, or estimated from sizes."""
+    """Return the record count of each split and its source: stated next to the shards, counted, or estimated."""
     path = find_counts(arguments or (".",))
     if path is not None:
         with contextlib.suppress(OSError, CountsError):
             stated = read_counts(path.name, path.read_bytes())
             return {split: sum(counts) for split, counts in stated.splits.items()}, path.name
-    record_bytes = sum(sizes) / len(sizes)
-    counts = {}
-    for split, members in by_split.items():
-        if not any(shard.is_url for shard in members):
-            total = sum(Path(shard.location).stat().st_size for shard in members)
-            counts[split] = int(total / record_bytes)
-    return counts, "estimated"
+    counts, is_counted = {}, True
+    for split, shards in looked.items():
+        counts[split] = sum(shard.num_records for shard in shards)
+        is_counted &= len(shards) == len(by_split[split]) and all(shard.is_counted for shard in shards)
+        if len(shards) < len(by_split[split]):
+            counts[split] = int(counts[split] * _ratio_to_all(by_split[split], shards))
+    return counts, "counted" if is_counted else "estimated"
+
+
+def _ratio_to_all(members: Sequence[ShardInput], seen: Sequence[Looked]) -> float:
+    """Return how many times as much all shards of a split have as those that were looked at."""
+    if any(shard.is_url for shard in members):
+        return len(members) / len(seen)
+    total = sum(Path(shard.location).stat().st_size for shard in members)
+    return total / max(1, sum(shard.size_bytes for shard in seen))
 
 
 def _classes(arguments: Sequence[str]) -> tuple[str, ...]:
@@ -262,12 +270,12 @@ def report(written: Written, shards: Sequence[str]) -> None:
     """Say what was written, what is left to check, and what comes next."""
     from cli.check import as_text, checked_files
 
-    file = written.file
+    file = from_here(written.file)
     click.echo(
         f"Wrote {one_line(str(file))}" if written.is_new else f"{one_line(str(file))} exists and is up to date"
     )
     for mark in written.marks:
-        click.echo(f"  check: {one_line(mark)}")
+        click.echo(f"  check {one_line(mark)}")
     for checked in checked_files(file):
         click.echo(as_text(checked))
     where = " ".join(map(shown, shards)) or "."

@@ -96,8 +96,8 @@ class Proposal:
         ]
         return "\n".join(lines) + "\n"
 
-    def _mark(self, what: str) -> str:
-        self.marks.append(what)
+    def _mark(self, field: str, what: str) -> str:
+        self.marks.append(f"{field}: {what}")
         return f"# {MARK} {what}"
 
     def _looked_at(self) -> str:
@@ -115,7 +115,9 @@ class Proposal:
         yield "  layout:"
         what = f"the program that writes the data must write {layout.marker} last, as `landfall upload` does"
         there = {"manifest": layout.manifest, "delta": "the log of a Delta table"}.get(layout.kind, layout.marker)
-        yield f"    kind: {layout.kind}  " + (f"# {there} is there" if self.facts.has_marker else self._mark(what))
+        yield f"    kind: {layout.kind}  " + (
+            f"# {there} is there" if self.facts.has_marker else self._mark("data.layout", what)
+        )
         if layout.kind == "manifest":
             yield f"    manifest: {layout.manifest}"
         if layout.patterns:
@@ -134,7 +136,7 @@ class Proposal:
             yield f"    draw_by: {column}"
         else:
             what = f"must all files of one {' or '.join(columns)} be in the same split?"
-            yield f"    # draw_by: {columns[0]}  " + self._mark(what)
+            yield f"    # draw_by: {columns[0]}  " + self._mark("data.layout.draw_by", what)
 
     # -- features -------------------------------------------------------------------------------------------
     def _image(self) -> str | None:
@@ -173,7 +175,7 @@ class Proposal:
             comment = f"{comment}{'; ' if comment else ''}{missing} of the records have none"
         listed = ", ".join(f"{key}: {value}" for key, value in members.items())
         if comment.startswith(MARK):
-            self.marks.append(comment.removeprefix(MARK).strip())
+            self._mark(f"data.features.{name}", comment.removeprefix(MARK).strip())
         return f"    {_quoted(name)}: {{{listed}}}" + (f"  # {comment}" if comment else "")
 
     def _range(self, label: str) -> tuple[int, int, str]:
@@ -191,7 +193,7 @@ class Proposal:
     def _machines(self) -> Iterator[str]:
         facts = self.facts
         if facts.cluster is None:
-            yield "  cluster: my-gpu  " + self._mark("name a cluster of clusters.yaml")
+            yield "  cluster: my-gpu  " + self._mark("train.cluster", "name a cluster of clusters.yaml")
         else:
             yield f"  cluster: {facts.cluster}  # described in clusters.yaml"
         yield f"  num_nodes: {self._num_nodes()}"
@@ -217,7 +219,7 @@ class Proposal:
             yield f"train_split: {train}"
         if validation is None:
             what = "evaluated on the training data; better: landfall pack … --validation-share 0.1"
-            yield f"validation_split: {train}  {self._mark(what)}"
+            yield f"validation_split: {train}  {self._mark('train.options.validation_split', what)}"
         elif validation != "validation":
             yield f"validation_split: {validation}"
         yield f"epochs: {EPOCHS}"
@@ -228,15 +230,17 @@ class Proposal:
     def _feature_options(self, image: str | None, label: str | None) -> Iterator[str]:
         if image is None:
             yield "model_module: scripts/model.py  " + self._mark(
-                "no feature holds images; write build_model(input_shape, num_classes) for your data"
+                "train.options.model_module",
+                "no feature holds images; write build_model(input_shape, num_classes) for your data",
             )
-            yield "image_feature: image  " + self._mark("name the feature to train on")
+            yield "image_feature: image  " + self._mark("train.options.image_feature", "name the feature to train on")
         else:
             if image != "image":
                 yield f"image_feature: {_quoted(image)}"
             yield from self._size_options(self.facts.sample.features[image])
         if label is None:
-            yield "label_feature: label  " + self._mark("name the feature with the label, one int64 number")
+            what = "name the feature with the label, one int64 number"
+            yield "label_feature: label  " + self._mark("train.options.label_feature", what)
             return
         if label != "label":
             yield f"label_feature: {_quoted(label)}"
@@ -269,7 +273,8 @@ class Proposal:
         train = self._train_split()
         records = self.facts.counts.get(train)
         if records is None:
-            return self._mark("the number of records is not known").removeprefix("# ")
+            what = "the number of records is not known"
+            return self._mark("train.options.per_process_batch_size", what).removeprefix("# ")
         world_size = self._num_nodes() * self.facts.processes_per_node
         return f"{train} has {records:,} records ({self.facts.counted_by}), shared by {world_size} processes"
 
@@ -283,9 +288,8 @@ class Proposal:
             low, high, _ = self._range(label)
             chance = 1 / max(2, high - low + 1)
         bound = round(chance + 0.2 * (1 - chance), 2)
-        yield f"    - {{metric: val_accuracy, at_least: {bound}}}  " + self._mark(
-            f"a little better than chance, which is {chance:.2g}; what is good enough?"
-        )
+        what = f"{bound} is a little better than chance, which is {chance:.2g}; what is good enough?"
+        yield f"    - {{metric: val_accuracy, at_least: {bound}}}  " + self._mark("register.require", what)
         yield ""
         yield "# notify: [topic]   # recipients: docs/pipelines.md"
 

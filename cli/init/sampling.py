@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,6 +24,9 @@ MAX_READ_BYTES = 32 << 20
 CHUNK_BYTES = 1 << 20
 MAX_FEATURES = 1000
 MAX_DISTINCT = 1000
+
+_INDEX_OF_PANDAS = re.compile(r"__index_level_\d+__", re.ASCII)
+"""Columns that pandas adds for the numbers of its rows."""
 
 Values = Sequence[Any]
 Record = Mapping[str, tuple[FeatureKind, Values]]
@@ -106,16 +110,28 @@ def _is_text(value: bytes) -> bool:
     return all(character.isprintable() or character.isspace() for character in text[:10_000])
 
 
-def read_sample(source: ShardSource, label: str) -> Iterator[Record]:
-    """Yield the first records of a shard. Raises CliError if it is damaged or not a shard, and SourceError."""
+@dataclass(frozen=True, kw_only=True)
+class Looked:
+    """The part of one shard that was read."""
+
+    records: Sequence[Record]
+    """The first ones."""
+    size_bytes: int
+    num_records: int
+    """Number of records of the whole shard."""
+    is_counted: bool
+    """Whether the number is exact; otherwise it is estimated from the first records."""
+
+
+def read_sample(source: ShardSource, label: str) -> Looked:
+    """Read the first records of a shard. Raises CliError if it is damaged or not a shard, and SourceError."""
     content = recognise(source.read(0, min(16, source.size_bytes)))
     if content.data_format is None or not source.size_bytes:
         what = content.seen if source.size_bytes else "no bytes"
         raise CliError(f"{shown(label)}: is not a shard: it has {what}. Pack it: landfall pack --help")
     if content.data_format == "parquet":
-        yield from _parquet(source, label)
-    else:
-        yield from _tfrecord(source, label, is_compressed=bool(content.compression))
+        return _parquet(source, label)
+    return _tfrecord(source, label, is_compressed=bool(content.compression))
 
 
 def stated_classes(source: ShardSource) -> dict[str, tuple[str, ...]]:
@@ -142,7 +158,7 @@ def format_of(source: ShardSource) -> str:
     return recognise(source.read(0, min(16, source.size_bytes))).data_format or "tfrecord"
 
 
-def _tfrecord(source: ShardSource, label: str, *, is_compressed: bool) -> Iterator[Record]:
+def _tfrecord(source: ShardSource, label: str, *, is_compressed: bool) -> Looked:
     from google.protobuf.message import DecodeError
 
     from shard_validation.examples.message import example_class
@@ -167,11 +183,18 @@ def _tfrecord(source: ShardSource, label: str, *, is_compressed: bool) -> Iterat
         if not payloads or faults:
             what = f"expected {faults[0].expected}, got {faults[0].seen}" if faults else "it has no record"
             raise CliError(f"{shown(label)}: cannot be read: {what}. See: landfall validate {shown(label)}")
-        for payload in payloads[:MAX_RECORDS]:
-            yield _example(example_class().FromString(payload))
+        records = [_example(example_class().FromString(payload)) for payload in payloads[:MAX_RECORDS]]
     except (FramingLostError, zlib.error, DecodeError) as error:
         what = f"expected {faults[0].expected}, got {faults[0].seen}" if faults else str(error)
         raise CliError(f"{shown(label)}: cannot be read: {what}. See: landfall validate {shown(label)}") from error
+    # Of a compressed shard, what is left over is another member, or more than was asked for.
+    num_bytes = num_read - len(inflate.unconsumed_tail) - len(inflate.unused_data) if inflate else framing.offset
+    return Looked(
+        records=records,
+        size_bytes=source.size_bytes,
+        num_records=len(payloads) * source.size_bytes // max(1, num_bytes),
+        is_counted=num_bytes == source.size_bytes,
+    )
 
 
 def _example(example: Any) -> Record:
@@ -184,7 +207,7 @@ def _example(example: Any) -> Record:
     return found
 
 
-def _parquet(source: ShardSource, label: str) -> Iterator[Record]:
+def _parquet(source: ShardSource, label: str) -> Looked:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -196,8 +219,19 @@ def _parquet(source: ShardSource, label: str) -> Iterator[Record]:
         rows = batch.to_pylist() if batch is not None else []
     except (pa.ArrowException, OSError, ValueError) as error:
         raise CliError(f"{shown(label)}: cannot be read: {error}. See: landfall validate {shown(label)}") from error
-    for row in rows:
-        yield {name: found for name, value in row.items() if (found := _column(value)) is not None}
+    return Looked(
+        records=[
+            {
+                name: found
+                for name, value in row.items()
+                if not _INDEX_OF_PANDAS.fullmatch(name) and (found := _column(value)) is not None
+            }
+            for row in rows
+        ],
+        size_bytes=source.size_bytes,
+        num_records=file.metadata.num_rows,
+        is_counted=True,
+    )
 
 
 def _column(value: Any) -> tuple[FeatureKind, Values] | None:

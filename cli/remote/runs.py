@@ -78,31 +78,30 @@ def runs(client: ApiClient, /, limit: int, *, since: int | None, as_json: bool, 
 
 def describe_spending(spent: Mapping[str, Any], limit: int) -> Iterator[str]:
     """Yield a line for each run with nodes in a span of time, at most ``limit``, for each dataset, and the total."""
+    currency = spent["currency"]
     for run in spent["runs"][:limit]:
-        yield (
-            f"{shown_time(run['created_at'])}  {run['state']:<14}  {_spent(run['node_hours'], run['cost']):<32}  "
-            f"{run['run_id']}"
-        )
+        yield (f"{shown_time(run['created_at'])}  {run['state']:<14}  {_spent(run, currency):<32}  {run['run_id']}")
     if spent["num_runs"] > limit:
         yield f"… {spent['num_runs'] - limit:,} older ones: add --limit"
     if len(spent["datasets"]) > 1:
         for row in spent["datasets"]:
-            yield f"{row['dataset']}: {_spent(row['node_hours'], row['cost'])}, runs: {row['num_runs']:,}"
+            yield f"{row['dataset']}: {_spent(row, currency)}, runs: {row['num_runs']:,}"
     span = f"from {shown_time(spent['since'])} to {shown_time(spent['until'])}"
     if not spent["num_runs"]:
         yield f"No run had nodes {span}: no node-hours, no cost."
         return
-    yield f"Together: {_spent(spent['node_hours'], spent['cost'])}, runs: {spent['num_runs']:,}, {span}"
+    yield f"Together: {_spent(spent, currency)}, runs: {spent['num_runs']:,}, {span}"
     if spent["cost"] is None:
-        yield "The cost is unknown: set price_per_node_hour in clusters.yaml."
+        yield "The cost is unknown: neither clusters.yaml nor prices.yaml has the price_per_node_hour of these clusters."
     elif (unpriced := f"{spent['unpriced_node_hours']:.2f}") != "0.00":
         yield f"Without {unpriced} node-hours of clusters that have no price."
     if not spent["is_whole"]:
         yield "There are too many runs: older ones are left out."
 
 
-def _spent(node_hours: float, cost: float | None) -> str:
-    return f"{node_hours:.2f} node-hours" + ("" if cost is None else f", cost {cost:.2f}")
+def _spent(row: Mapping[str, Any], currency: str) -> str:
+    cost = "" if row["cost"] is None else f", cost {row['cost']:.2f} {currency}".rstrip()
+    return f"{row['node_hours']:.2f} node-hours{cost}"
 
 
 def listing(found: Mapping[str, Any], filters: Mapping[str, str | None]) -> Iterator[str]:

@@ -133,7 +133,7 @@ def _split(name: str, split: Mapping[str, Any]) -> Iterator[str]:
         yield f"    … {split['num_missing'] - MAX_LISTED:,} more are missing"
     if unlisted := split.get("unlisted"):
         more = f" and {split['num_unlisted'] - MAX_LISTED:,} more" if split["num_unlisted"] > MAX_LISTED else ""
-        yield f"    no part of the version, as its list does not name them: {', '.join(unlisted[:MAX_LISTED])}{more}"
+        yield f"    in storage, but not part of the version: {', '.join(unlisted[:MAX_LISTED])}{more}"
 
 
 def _statistics(statistics: Mapping[str, Any]) -> Iterator[str]:
@@ -154,7 +154,10 @@ def _labels(labels: Mapping[str, int], other: int) -> str:
         return ""
     total = sum(labels.values()) + other
     rarest, commonest = min(labels, key=labels.__getitem__), max(labels, key=labels.__getitem__)
-    shares = f"{rarest} ({labels[rarest] / total:.1%}) to {commonest} ({labels[commonest] / total:.1%})"
+    if len(labels) > 1 and labels[rarest] == labels[commonest]:
+        shares = f"each {labels[rarest] / total:.1%}"
+    else:
+        shares = f"{rarest} ({labels[rarest] / total:.1%}) to {commonest} ({labels[commonest] / total:.1%})"
     return f"{len(labels):,}{' and more' if other else ''} labels, {shares} of the records"
 
 
@@ -170,7 +173,11 @@ def _values(seen: Mapping[str, Any]) -> str:
 
 def _range(seen: Mapping[str, Any]) -> str:
     unit = " bytes" if seen["kind"] == "bytes" else ""
-    return "" if seen["minimum"] is None else f"{seen['minimum']:,g} to {seen['maximum']:,g}{unit}"
+    if seen["minimum"] is None:
+        return ""
+    if seen["minimum"] == seen["maximum"]:
+        return f"{seen['minimum']:,g}{unit}"
+    return f"{seen['minimum']:,g} to {seen['maximum']:,g}{unit}"
 
 
 def _drift(version: Mapping[str, Any]) -> Iterator[str]:

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
 
 import click
@@ -17,7 +17,7 @@ import click
 from cli.errors import CliError
 from cli.options import DATASET_VERSION, OR_A_TWIN, TwinAddress, function_app_options, running_twin_of_this_clone
 from cli.remote.api_client import ApiClient, ApiError
-from cli.upload.uploader import ShardUploader, listed, upload_all, upload_in_turn
+from cli.upload.uploader import ShardUploader, counted, listed, upload_all, upload_in_turn
 from shared.safe_text import one_line, public_url
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ UNAUTHORIZED = "unauthorized"
 )
 @click.option("--overwrite", is_flag=True, help="Replace existing shards.")
 @click.option(
-    "--json", "as_json", is_flag=True, help="Print one JSON object with the number of shards that were sent."
+    "--json", "as_json", is_flag=True, help="Print one JSON object with the number of files that were sent."
 )
 @function_app_options
 def upload(
@@ -75,29 +75,71 @@ def upload(
     account, twin = data_account(account_url)
     intake = ask_for_intake(target[0], url, key, twin)
     shards = find_shards(sources, intake)
-    file_list = shards.pop(intake.manifest or "", None)
-    of_log = sorted(filter(intake.is_of_log, shards), key=lambda name: (name.endswith(".json"), name), reverse=True)
-    log = {name: shards.pop(name) for name in of_log}
-    refuse_ignored(shards, target[1], intake=intake)
-    version = "/".join(target)
+    parts = _Parts.of(shards, intake)
+    refuse_ignored(parts.shards, target[1], intake=intake)
     with open_uploader(account, container) as uploader:
-        num_there = upload_all(uploader, list(shards.values()), target, names=list(shards), overwrite=overwrite)
-        if intake.marker:
-            uploader.mark(f"{version}/{intake.marker}", is_new=num_there < len(shards))
-        # The first commit comes last, or the checkpoints: until then none can be read, so the app sees all at once.
-        upload_in_turn(uploader, log, target, overwrite=overwrite)
-        if intake.manifest:
-            _upload_list(uploader, file_list, f"{version}/{intake.manifest}")
-    _report(version, len(shards) - num_there, num_there, as_json=as_json)
+        num_there = _send(uploader, parts, intake, target, overwrite=overwrite, as_json=as_json)
+    _report("/".join(target), len(parts.shards) - num_there, num_there, parts.last(intake), as_json=as_json)
 
 
-def _report(version: str, num_sent: int, num_there: int, *, as_json: bool) -> None:
-    """Say how many shards were sent, and what comes next."""
+@dataclass(frozen=True, kw_only=True)
+class _Parts:
+    """What is uploaded, by what its order depends on."""
+
+    shards: Mapping[str, Path]
+    """And what lies beside them."""
+    log: Mapping[str, Path]
+    """The log of a Delta table: the first commit comes last, or the checkpoints."""
+    file_list: Path | None
+
+    @classmethod
+    def of(cls, files: Mapping[str, Path], intake: Intake) -> Self:
+        """Take the log and the list out of the files."""
+        of_log = sorted(
+            filter(intake.is_of_log, files), key=lambda name: (name.endswith(".json"), name), reverse=True
+        )
+        apart = {*of_log, intake.manifest}
+        return cls(
+            shards={name: file for name, file in files.items() if name not in apart},
+            log={name: files[name] for name in of_log},
+            file_list=files.get(intake.manifest or ""),
+        )
+
+    def last(self, intake: Intake) -> str | None:
+        """Return what is written after the shards; None where nothing is."""
+        return intake.marker or (intake.manifest if self.file_list else None) or ("its log" if self.log else None)
+
+
+def _send(
+    uploader: ShardUploader,
+    parts: _Parts,
+    intake: Intake,
+    target: tuple[str, str],
+    *,
+    overwrite: bool,
+    as_json: bool,
+) -> int:
+    """Upload in the order that the layout asks for; return how many shards were there already. Raises CliError."""
+    names, files = list(parts.shards), list(parts.shards.values())
+    num_there = upload_all(uploader, files, target, names=names, overwrite=overwrite, to_stderr=as_json)
+    version = "/".join(target)
+    if intake.marker:
+        uploader.mark(f"{version}/{intake.marker}", is_new=num_there < len(files))
+    # Until the first commit is there, or a checkpoint, none can be read, so the app sees all at once.
+    upload_in_turn(uploader, parts.log, target, overwrite=overwrite)
+    if intake.manifest:
+        _upload_list(uploader, parts.file_list, f"{version}/{intake.manifest}")
+    return num_there
+
+
+def _report(version: str, num_sent: int, num_there: int, last: str | None, *, as_json: bool) -> None:
+    """Say how many files were sent, what was written after them, and what comes next."""
     if as_json:
         click.echo(json.dumps({"version": version, "uploaded": num_sent, "were_there": num_there}))
         return
     there = f" ({num_there} were there already)" if num_there else ""
-    click.echo(f"Uploaded {num_sent} shards as {version}{there}. Next: landfall status {version}")
+    end = f", and {one_line(last)} after them" if last else ""
+    click.echo(f"Uploaded {counted(num_sent, 'file')} as {version}{there}{end}. Next: landfall status {version}")
 
 
 def _upload_list(uploader: ShardUploader, file_list: Path | None, path: str) -> None:

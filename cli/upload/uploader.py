@@ -41,8 +41,9 @@ def upload_all(
     *,
     names: Sequence[str] = (),
     overwrite: bool = False,
+    to_stderr: bool = False,
 ) -> int:
-    """Upload with a progress bar that counts bytes; return how many shards already existed and were skipped.
+    """Upload with a progress bar that counts bytes; return how many files already existed and were skipped.
 
     ``names`` are the names within the version, by default those of the files. Raises CliError for the first file that
     fails; the others are not started, and a repeated upload continues.
@@ -54,7 +55,7 @@ def upload_all(
         return len(shards)
     total = sum(map(_num_bytes, left.values()))
     with (
-        uploading_bar(f"uploading {len(left)} shards", total_bytes=total) as step,
+        uploading_bar(f"uploading {counted(len(left), 'file')}", total_bytes=total, to_stderr=to_stderr) as step,
         ThreadPoolExecutor(FILES_AT_ONCE) as files,
     ):
         try:
@@ -288,6 +289,11 @@ def _named_in_errors(file: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise CliError(f"{file}: cannot be read: {error}") from error
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun, such as 1 file and 2,000 files."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def listed(names: list[str], separator: str = ", ") -> str:

@@ -323,7 +323,7 @@ def parse_pipeline(text: bytes, name: str) -> Pipeline:
     """Return the pipeline in a YAML text, not yet on machines; errors call it ``name``. Raises PipelineError."""
     document = yaml_as_json(text, name)
     try:
-        return Pipeline.model_validate_json(document)
+        return Pipeline.model_validate_json(document).with_label()
     except ValidationError as error:
         raise PipelineError(*(f"{name}: {problem}" for problem in worded(error, Pipeline))) from error
 

@@ -101,7 +101,8 @@ class Data(Section):
     features: dict[FeatureName, Feature] = Field(default_factory=dict, max_length=1000)
     """Requirements of each feature, by its name. Empty: only framing and checksums are validated."""
     label_feature: str | None = None
-    """Feature that contains the label, for histograms and drift. Null: the first int64 feature without a shape."""
+    """Feature that contains the label, for histograms and drift. Null: that of `train.options`; where it
+    is no int64 feature without a shape, the first one that is."""
     images: ImagePolicy = ImagePolicy()
     """How thoroughly images are validated."""
     limits: Limits = Limits()
@@ -384,6 +385,14 @@ class Pipeline(Section):
         if max_hours is not None and hours > max_hours:
             raise ValueError(f"attempts.max_node_hours must be at least {hours:g}: num_nodes times timeout_s")
         return self
+
+    def with_label(self) -> Self:
+        """Return the pipeline with the label that it trains on as the one of ``data``, if the file states none."""
+        name = self.train.options.label_feature
+        feature = self.data.features.get(name)
+        if self.data.label_feature or feature is None or feature.kind != "int64" or feature.shape:
+            return self
+        return self.model_copy(update={"data": self.data.model_copy(update={"label_feature": name})})
 
     def on(self, clusters: Clusters) -> Self:
         """Return the pipeline with the machines of its clusters. Raises PipelineError with all that does not fit."""

@@ -9,7 +9,7 @@ from typing import Annotated
 
 from pydantic import Field, field_validator
 
-from function_app.config.clusters import Clusters
+from function_app.config.clusters import Clusters, Machines
 from function_app.config.fields import GpuName, Section, VmSizeName
 
 PRICES_FILE = "prices.yaml"
@@ -117,3 +117,15 @@ class PlanFacts:
     def names(self) -> Mapping[str, object]:
         """The clusters by name."""
         return self.clusters.clusters
+
+    @property
+    def currency(self) -> str:
+        """Currency of all prices; empty where no file says."""
+        return self.prices.currency if self.prices else ""
+
+    def price(self, machines: Machines) -> float | None:
+        """Return what a node costs for an hour: the price in clusters.yaml, otherwise that in prices.yaml."""
+        cluster = self.clusters.clusters.get(machines.cluster)
+        if machines.price_per_node_hour is not None or cluster is None or self.prices is None:
+            return machines.price_per_node_hour
+        return self.prices.price(machines.vm_size, cluster.priority)

@@ -66,6 +66,17 @@ class ShardRecord:
         return self.index % NUM_BUCKETS
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ShardMark:
+    """What a drawing of many shards needs of each: a tenth of a row."""
+
+    split: str
+    index: int
+    num_shards: int
+    name: str
+    state: ShardState
+
+
 @dataclass(frozen=True, kw_only=True)
 class RecordedShard:
     """What recording a verdict has found and changed."""

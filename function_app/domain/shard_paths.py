@@ -54,9 +54,10 @@ def shard_place(path: str, pipelines: Mapping[str, Pipeline]) -> ShardPlace:
     )
 
 
-def without_pipeline(dataset: str, datasets: Iterable[str]) -> str:
+def without_pipeline(dataset: str, datasets: Collection[str]) -> str:
     """Return why nothing looks at an upload to a dataset, and which datasets have a pipeline."""
-    return f"dataset {dataset!r} has no pipeline; there are pipelines for {_listed(datasets)}"
+    others = f"there are pipelines for {_listed(datasets)}" if datasets else "there is no pipeline at all"
+    return f"dataset {dataset!r} has no pipeline; {others}"
 
 
 def shard_of_version(

@@ -11,8 +11,10 @@ from itertools import islice
 from function_app.domain.failures import FailureClass
 from function_app.domain.model_versions import CurrentModel
 from function_app.domain.records import DatasetVersion, DeadLetterState, Generation, RunRecord, ShardState
+from function_app.domain.run_queue import RunQueue
 from function_app.domain.run_states import SETTLED, RunState
 from function_app.ingest.completeness import refusal_messages
+from function_app.planning.predictions import expected
 from function_app.registry.promotion import current_model
 from function_app.runs.admission import place_in_line, why_held
 from function_app.services import Services
@@ -63,6 +65,8 @@ class ActiveRun:
     run: RunRecord
     waiting: str | None
     """What it waits for in line; None where it is not in line."""
+    predicted_s: float | None = None
+    """How long its job takes, as was predicted when it was submitted; None where nothing was."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,7 +161,7 @@ def overview(services: Services) -> Overview:
     newest = sorted(closings, key=lambda closing: closing.closed_at, reverse=True)[:MAX_VERSIONS]
     return Overview(
         concerns=(*_concerns(runs, services), *_of_data(shown, newest, services)),
-        active=tuple(ActiveRun(run=run, waiting=place_in_line(run, queue)) for run in active[:MAX_ACTIVE]),
+        active=tuple(_active(run, queue) for run in active[:MAX_ACTIVE]),
         num_active=len(active),
         closed=tuple(newest),
         open=shown,
@@ -165,6 +169,13 @@ def overview(services: Services) -> Overview:
         arrived=_arrived(closings, shown, services),
         runs=tuple(runs[:MAX_ACTIVE]),
         strips=tuple(_strips(runs, services)),
+    )
+
+
+def _active(run: RunRecord, queue: RunQueue) -> ActiveRun:
+    predicted = expected(run)
+    return ActiveRun(
+        run=run, waiting=place_in_line(run, queue), predicted_s=None if predicted is None else predicted.run_s
     )
 
 
@@ -180,7 +191,7 @@ def _open(version: DatasetVersion, services: Services, *, counts: bool) -> OpenV
         version=version,
         accepted=len(rows) - len(rejected),
         rejected=len(rejected),
-        first_rejected=None if first is None else f"{first.name}: {reason}",
+        first_rejected=None if first is None else reason if first.name in reason else f"{first.name}: {reason}",
         num_shards=sum(services.ledger.split_sizes(version).values()) or None,
         last_at=max((row.validated_at for row in rows), default=None),
         num_today=sum(row.validated_at.date() == today for row in rows),

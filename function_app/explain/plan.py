@@ -26,9 +26,8 @@ from function_app.planning.job_body import job_body
 from function_app.planning.planner import earlier_runs, sites, work_of
 from function_app.planning.predictions import kind_of, observations, outcome_of
 from function_app.runs.admission import last_attempt, refuse_held
-from function_app.runs.configuration import refuse_misfit
+from function_app.runs.mistakes import check_script, refuse_bad_script, refuse_misfit, with_script_errors
 from function_app.runs.requests import closing_of, overridden
-from function_app.runs.script_check import check_script, refuse_bad_script, with_script_errors
 from function_app.runs.submission import unspent_plan
 from function_app.services import Services
 from shared.errors import LandfallError
@@ -162,7 +161,7 @@ def _sizes(work: Work, kind: str, services: Services) -> dict[str, Any]:
         "throughput": _throughput(own, pipeline, has_prices=facts.prices is not None),
         "outcomes": tuple(ended[:MAX_OUTCOMES]),
         "as_of": facts.prices.as_of.isoformat() if facts.prices else None,
-        "currency": facts.prices.currency if facts.prices else "",
+        "currency": facts.currency,
         "price_problems": (*facts.problems, *([age] if age else [])),
     }
 

@@ -26,6 +26,14 @@ MAX_EPOCHS = 1000
 MAX_ATTEMPTS = 20
 MAX_SEARCHED = 200
 _NOT_SHOWN = (PREFIX, RANK_PREFIX)
+_WORDED = {
+    "loss": "loss",
+    "accuracy": "accuracy",
+    "val_loss": "validation loss",
+    "val_accuracy": "validation accuracy",
+    "images_per_s": "images/s",
+}
+"""What the log says of a progress line: measure, and its name for people."""
 
 Epoch = Mapping[str, float]
 """``epoch`` and what was measured: ``loss``, ``accuracy``, ``val_loss``, ``val_accuracy``, ``images_per_s``."""
@@ -64,13 +72,13 @@ class RunDescription:
     place: RankPlace | None
     """Where the rank says that it runs."""
     log: tuple[str, ...]
-    """The last lines of the rank's log, without progress lines."""
+    """The last lines of the rank's log, progress lines in words."""
     log_problem: str | None
     """Why the log cannot be shown."""
     node_hours: float
     """Those of all attempts so far, as is ``cost``."""
     cost: float | None
-    """In the currency of clusters.yaml; None where that has no prices."""
+    """In the currency of prices.yaml; None where no file has a price for its clusters."""
     notifications: tuple[NotificationRecord, ...]
 
 
@@ -97,10 +105,10 @@ def describe_run(run_id: str, services: Services, *, rank: int = 0) -> RunDescri
         rank=rank,
         num_ranks=ranks_of(run),
         place=place,
-        log=tuple(line[:MAX_LINE_CHARS] for line in log if not line.startswith(_NOT_SHOWN))[-MAX_LOG_LINES:],
+        log=tuple(line[:MAX_LINE_CHARS] for line in map(_worded, log) if line is not None)[-MAX_LOG_LINES:],
         log_problem=problem,
         node_hours=spent_node_hours(spent),
-        cost=known_cost(pipeline, spent),
+        cost=known_cost(pipeline, spent, services.plan_facts),
         notifications=tuple(services.ledger.notifications(run_id)),
     )
 
@@ -118,6 +126,21 @@ def _measured(run: RunRecord, log: Iterable[str], services: Services) -> tuple[t
     ended, newest = _progress(log)
     epochs = {**ended, **(_reported(run, services) if run.state in SETTLED else {})}
     return tuple(epochs[number] for number in sorted(epochs))[-MAX_EPOCHS:], newest
+
+
+def _worded(line: str) -> str | None:
+    """Return a line of a log as people read it; None for one that is for programs alone."""
+    progress = parse_progress(line)
+    if progress is None:
+        return None if line.startswith(_NOT_SHOWN) else line
+    numbers = finite(asdict(progress))
+    parts = [f"{name} {_figure(numbers[measure])}" for measure, name in _WORDED.items() if measure in numbers]
+    where = " of ".join(f"{numbers[name]:.0f}" for name in ("epoch", "epochs") if name in numbers)
+    return f"epoch {where}: {', '.join(parts)}"
+
+
+def _figure(number: float) -> str:
+    return f"{number:,.0f}" if abs(number) >= 1000 else f"{number:.4g}"  # noqa: PLR2004
 
 
 def _attempts(run: RunRecord, services: Services) -> Iterator[RunRecord]:

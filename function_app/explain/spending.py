@@ -25,7 +25,7 @@ class SpentByRun:
     run: RunRecord
     node_hours: float
     cost: float | None
-    """In the currency of clusters.yaml; None where that has no price for the cluster."""
+    """In the currency of prices.yaml; None where no file has a price for the cluster."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +61,7 @@ class Spending:
 
     @property
     def cost(self) -> float | None:
-        """In the currency of clusters.yaml; None where no run has a price."""
+        """In the currency of prices.yaml; None where no run has a price."""
         return _sum_of_known(self.runs)
 
 
@@ -110,7 +110,9 @@ def _spent(run: RunRecord, since: datetime, until: datetime, services: Services)
         return None
     within = replace(ended, started_at=max(began, since), ended_at=min(ended.ended_at, until))
     pipeline = services.pipelines.get(run.dataset_version.dataset)
-    return SpentByRun(run=run, node_hours=spent_node_hours([within]), cost=known_cost(pipeline, [within]))
+    return SpentByRun(
+        run=run, node_hours=spent_node_hours([within]), cost=known_cost(pipeline, [within], services.plan_facts)
+    )
 
 
 def _of_dataset(dataset: str, runs: Sequence[SpentByRun]) -> SpentByDataset:

@@ -73,6 +73,15 @@ def close_if_whole(
     close_version(pipeline, version, services)
 
 
+def close_if_whole_without(
+    pipeline: Pipeline, shard: ShardRecord, replaced: ShardRecord | None, services: IngestServices
+) -> None:
+    """Close the version of a rejected shard if it is whole without that shard, see `may_be_whole_without`."""
+    version = shard.dataset_version
+    if layout_of(pipeline, version, services).may_be_whole_without(shard, replaced):
+        close_version(pipeline, version, services)
+
+
 def close_version(pipeline: Pipeline, version: DatasetVersion, services: IngestServices) -> Generation | None:
     """Close a version if every shard of every required split is accepted. Return its generation, or None.
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
+from typing import TypeVar
 
 from function_app.config.pipelines import Pipeline
-from function_app.domain.records import DatasetVersion, ShardRecord, ShardState
+from function_app.domain.records import DatasetVersion, ShardMark, ShardRecord, ShardState
 from function_app.ingest.closing import last_refusal
 from function_app.ingest.layouts import SplitState, layout_of
 from function_app.ports import HistoryLedger
 from function_app.services import IngestServices, RunServices
 from shard_validation import DataRequirements, ShardStatistics
+
+Verdict = TypeVar("Verdict", bound=ShardRecord | ShardMark)
 
 MAX_LISTED = 1000
 """Longest list of missing or rejected shards; the total number is always stated."""
@@ -40,6 +44,17 @@ class SplitDescription:
     """The feature that holds the label."""
     kinds: Mapping[str, str]
     """Feature → int64, float or bytes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SplitSketch:
+    """What can be said of a split of many shards at once."""
+
+    split: str
+    num_shards: int | None
+    """None while it is unknown how many there will be."""
+    verdicts: tuple[ShardMark | None, ...]
+    """The verdict on each shard, in their order; None where there is none yet."""
 
 
 def missing_shards(pipeline: Pipeline, version: DatasetVersion, services: IngestServices | RunServices) -> list[str]:
@@ -73,7 +88,7 @@ def _split(state: SplitState, requirements: DataRequirements) -> SplitDescriptio
         unlisted=tuple(state.unlisted),
         rejected=tuple(rejected[:MAX_LISTED]),
         num_rejected=len(rejected),
-        verdicts=_verdicts(state),
+        verdicts=_in_order(state.rows, state.num_shards),
         size_bytes=sum(row.size_bytes for row in good),
         statistics=merged_statistics(good),
         label=requirements.label,
@@ -81,13 +96,23 @@ def _split(state: SplitState, requirements: DataRequirements) -> SplitDescriptio
     )
 
 
-def _verdicts(state: SplitState) -> tuple[ShardRecord | None, ...]:
-    """Return the verdicts in the order of their indices, or of their names where names say no index."""
-    if all(row.num_shards for row in state.rows):
-        by_index = {row.index: row for row in state.rows}
-        return tuple(by_index.get(index) for index in range(state.num_shards or 0))
-    named = sorted(state.rows, key=lambda row: row.name)
-    return (*named, *[None] * max(0, (state.num_shards or 0) - len(named)))
+def _in_order(rows: Sequence[Verdict], num_shards: int | None) -> tuple[Verdict | None, ...]:
+    """Return verdicts in the order of their indices, or of their names where names say no index."""
+    if all(row.num_shards for row in rows):
+        by_index = {row.index: row for row in rows}
+        return tuple(by_index.get(index) for index in range(num_shards or 0))
+    return (*sorted(rows, key=attrgetter("name")), *[None] * max(0, (num_shards or 0) - len(rows)))
+
+
+def split_sketches(
+    pipeline: Pipeline, version: DatasetVersion, services: IngestServices | RunServices
+) -> Iterator[SplitSketch]:
+    """Yield the verdicts on each split's shards, in a fraction of the time of `split_descriptions`."""
+    sizes, marks = services.ledger.split_sizes(version), services.ledger.shard_marks(version)
+    for split in pipeline.data.splits:
+        size = sizes.get(split) or None
+        own = [mark for mark in marks if mark.split == split and mark.num_shards in (0, size)]
+        yield SplitSketch(split=split, num_shards=size, verdicts=_in_order(own, size))
 
 
 def merged_statistics(rows: Iterable[ShardRecord]) -> ShardStatistics:

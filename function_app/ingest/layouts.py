@@ -72,6 +72,14 @@ class VersionLayout(ABC):
         ``accepted`` is its bucket's counter, where it is known; ``written_at`` is when its content was uploaded.
         """
 
+    def may_be_whole_without(self, shard: ShardRecord, replaced: ShardRecord | None) -> bool:
+        """Whether a version may be whole because a shard was rejected. O(1) operations: every rejection asks.
+
+        ``replaced`` is the verdict that the shard had before.
+        """
+        del shard, replaced
+        return False
+
     @abstractmethod
     def may_be_whole(self) -> bool:
         """Whether it is worth to read all verdicts."""
@@ -85,9 +93,9 @@ class VersionLayout(ABC):
         """Yield the state of each required split."""
 
     def are_full(self, sizes: _Sizes) -> bool:
-        """Whether all counters have these sizes."""
+        """Whether all counters have these sizes, or are larger: files that are no part of the version count too."""
         return all(
-            self.services.ledger.accepted_in_bucket(self.version, split, bucket) == size
+            self.services.ledger.accepted_in_bucket(self.version, split, bucket) >= size
             for split, of_split in sizes.items()
             for bucket, size in enumerate(of_split)
         )

@@ -85,27 +85,39 @@ class ListVersion(ListedVersion[Compared]):
             stated = None if note is None else self._noted_list(note)
         except (FileListError, ServiceUnavailableError):
             return False  # it was replaced: the event of the new list, or the sweep, compares everything
-        if note is None or stated is None or self._settle(shard, stated):
+        if note is None or stated is None:
             return False
+        if self._settle(shard, stated):
+            return self._may_pass_over(stated)
         return not self._is_late(shard.name, written_at, stated, note) and self.is_full_with(
             shard, accepted, note["sizes"]
         )
 
     def may_be_whole(self) -> bool:
         """See VersionLayout. Brings the verdicts in line with the list and notes with which counters it is whole."""
+        return self._are_noted_counters_full(self._look)
+
+    def may_be_whole_without(self, shard: ShardRecord, replaced: ShardRecord | None) -> bool:
+        """See VersionLayout. What is noted counts the accepted files that the list does not name."""
+        was_accepted = replaced is not None and replaced.state is ShardState.ACCEPTED
+        return was_accepted or super().may_be_whole_without(shard, replaced)
+
+    def _may_pass_over(self, stated: FileList) -> bool:
+        """Whether there may be another list that counts once a file of this one is rejected."""
+        del stated
+        return False
+
+    def _look(self) -> tuple[dict[str, Any], bool] | None:
         rows = list(self.services.ledger.shards(self.version))
         found = self._found(rows)
         listing = self._compared(found)
         if listing.stated is None:
-            return False
+            return None
         if self._settle_all(found, listing.stated):
             rows = list(self.services.ledger.shards(self.version))
             listing = self._listing(rows)
-        sizes = self._sizes(listing, rows)
-        note = {**self._note_of(listing), "sizes": sizes}
-        if note != self._noted():
-            self._note(note)
-        return self.are_full(sizes)
+        note = {**self._note_of(listing), "sizes": self._sizes(listing, rows)}
+        return note, listing.is_settled and not listing.absent
 
     def _note_of(self, listing: Compared) -> dict[str, Any]:
         """Return by what a later verdict finds the list again."""

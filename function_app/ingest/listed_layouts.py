@@ -6,7 +6,7 @@ import hashlib
 import json
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar
@@ -15,12 +15,14 @@ from function_app.config.layouts import folders_above
 from function_app.domain.records import NUM_BUCKETS, BlobFacts, ShardRecord, ShardState
 from function_app.domain.shard_paths import NotAShardError, shard_place
 from function_app.ingest.layouts import SplitState, VersionLayout, Whole
-from function_app.ingest.stored_shards import accepted_rows, has_no_records
+from function_app.ingest.stored_shards import accepted_rows, has_no_records, is_without_records
 from function_app.notify.messages import in_words
 from shared.shard_names import MAX_SHARDS_PER_SPLIT
 
 MAX_FILES = MAX_SHARDS_PER_SPLIT
 """Files of a version without ``-of-N`` in their names."""
+MAX_LOOKS = 5
+"""How often one handler looks at a version to which verdicts come meanwhile; the sweep looks later."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +61,11 @@ class Listing:
     """Folder within the version → its marker; for a Delta table, path within the version → file of its log."""
 
     @property
+    def is_settled(self) -> bool:
+        """Whether each file has a verdict with which the version can be whole."""
+        return all(file.accepted is not None or file.is_left_out for file in self.files)
+
+    @property
     def covered(self) -> list[StoredFile]:
         """The files that are not newer than a marker for them. Storage states times in seconds."""
         return [file for file in self.files if self._is_covered(file)]
@@ -68,6 +75,8 @@ class Listing:
         return any(one is not None and one.last_modified >= file.facts.last_modified for one in above)
 
 
+_Looked = tuple[dict[str, Any], bool]
+"""What to note, with the counters of the whole version under ``sizes``; and whether no more verdicts are to come."""
 L = TypeVar("L", bound=Listing)
 
 
@@ -93,11 +102,16 @@ class ListedVersion(VersionLayout, Generic[L]):
         del listing
         return Whole(shards=shards)
 
+    def may_be_whole_without(self, shard: ShardRecord, replaced: ShardRecord | None) -> bool:
+        """See VersionLayout. What is noted counts a file without records until its verdict is known."""
+        del replaced
+        return is_without_records(shard)
+
     def is_full_with(self, shard: ShardRecord, accepted: int | None, sizes: Mapping[str, list[int]]) -> bool:
-        """Whether all counters have these sizes; those of other buckets are read only if this shard fills its own."""
+        """Whether all counters are full, see `are_full`; the others are read only if that of this shard is."""
         if accepted is None:
             accepted = self.services.ledger.accepted_in_bucket(self.version, shard.split, shard.bucket)
-        is_full = shard.split in sizes and accepted == sizes[shard.split][shard.bucket]
+        is_full = shard.split in sizes and accepted >= sizes[shard.split][shard.bucket]
         return is_full and self.are_full(sizes)
 
     def splits(self) -> Iterator[SplitState]:
@@ -165,6 +179,26 @@ class ListedVersion(VersionLayout, Generic[L]):
                 break
         return Listing(files=files, markers=markers)
 
+    def _are_noted_counters_full(self, look: Callable[[], _Looked | None]) -> bool:
+        """Note with which counters the version is whole; whether they are full.
+
+        ``look`` looks at storage and the verdicts; it returns None where nothing says yet which files there are. A
+        verdict that is written between the look and the note is compared with an older note, and may change with
+        which counters the version is whole. So while verdicts are to come, look again after the note is written.
+        """
+        looked = look()
+        for _ in range(MAX_LOOKS):
+            if looked is None:
+                return False
+            note, is_settled = looked
+            if note == self._noted():
+                break
+            self._note(note)
+            looked = looked if is_settled else look()
+            if looked is not None and looked[0] == note:
+                break
+        return looked is not None and self.are_full(looked[0]["sizes"])
+
     def _noted(self) -> dict[str, Any] | None:
         text = self.services.ledger.mark(self._note_name)
         note: dict[str, Any] | None = json.loads(text) if text else None
@@ -183,7 +217,8 @@ class MarkedVersion(ListedVersion[Listing]):
 
     When a marker comes, it is noted with which counters the version is whole, so that a verdict after it only
     compares its own. The note is written before the counters are read, and a verdict before the note is read: one of
-    the two handlers sees that the version is whole. Where neither does, because files were deleted, the sweep does.
+    the two handlers sees that the version is whole. A file without records counts until its verdict, which has
+    everything noted again. Where no handler sees it, because files were deleted, the sweep does.
     The number of files is noted too: where it differs later, files were deleted and more may be, or some came back.
     """
 
@@ -196,20 +231,20 @@ class MarkedVersion(ListedVersion[Listing]):
 
     def may_be_whole(self) -> bool:
         """See VersionLayout. Notes with which counters the version is whole."""
+        return self._are_noted_counters_full(self._look)
+
+    def _look(self) -> _Looked | None:
         rows = list(self.services.ledger.shards(self.version))
         listing = self._listing(rows)
         if not listing.markers or self._has_moved_on(listing):
-            return False
-        sizes = self._sizes(listing, rows)
+            return None
         note = {
             "markers": digest_of(listing.markers.values()),
             "newest_marker": max(marker.last_modified for marker in listing.markers.values()).isoformat(),
             "num_files": len(listing.covered),
-            "sizes": sizes,
+            "sizes": self._sizes(listing, rows),
         }
-        if note != self._noted():
-            self._note(note)
-        return self.are_full(sizes)
+        return note, listing.is_settled
 
     def _listing(self, rows: Iterable[ShardRecord]) -> Listing:
         return self._in_storage(rows)

@@ -154,8 +154,12 @@ def written_since_submission(run: RunRecord, services: RunServices) -> str | Non
 
 def has_no_records(row: ShardRecord | None, facts: BlobFacts) -> bool:
     """Whether a file is well formed without a record, as Spark writes the file of a first partition without any."""
-    codes = [reason.code for reason in row.reasons] if row is not None and row.etag == facts.etag else []
-    return codes == [ReasonCode.NO_RECORDS]
+    return row is not None and row.etag == facts.etag and is_without_records(row)
+
+
+def is_without_records(row: ShardRecord) -> bool:
+    """Whether nothing is wrong with a shard but that it has no record."""
+    return [reason.code for reason in row.reasons] == [ReasonCode.NO_RECORDS]
 
 
 def accepted_rows(rows: Iterable[ShardRecord], pipeline: Pipeline) -> list[ShardRecord]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
+from function_app.domain.errors import ServiceUnavailableError
 from function_app.domain.records import BlobFacts, ShardRecord, ShardState
 from function_app.domain.shard_paths import NotAShardError, shard_place
 from function_app.ingest.layouts import Whole
@@ -19,7 +20,7 @@ from function_app.ingest.list_layout import Compared, ListVersion, as_stated
 from function_app.ingest.listed_layouts import Listing, StoredFile, digest_of
 from function_app.ingest.stored_shards import is_rejected_by_list
 from shard_validation.delta_log import LOG_FOLDER, MAX_LOG_BYTES, TableLog, TableVersion, is_of_log, read_log
-from shard_validation.file_lists import FileList, StatedFile
+from shard_validation.file_lists import FileList, FileListError, StatedFile
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +64,20 @@ class TableOfVersion(ListVersion):
             return shard_place(f"{self.version}/{name}", self.services.pipelines).shard.split
         except NotAShardError:
             return None
+
+    def may_be_whole_without(self, shard: ShardRecord, replaced: ShardRecord | None) -> bool:
+        """See VersionLayout. A commit with a rejected file is passed over where a later one removes it."""
+        if super().may_be_whole_without(shard, replaced):
+            return True
+        note = self._noted()
+        try:
+            stated = None if note is None else self._noted_list(note)
+        except (FileListError, ServiceUnavailableError):
+            return False  # the event of the new commit, or the sweep, compares everything
+        return stated is not None and self._may_pass_over(stated)
+
+    def _may_pass_over(self, stated: FileList) -> bool:
+        return isinstance(stated, TableVersion) and not stated.is_newest
 
     # -- the log, and what a verdict is compared with ----------------------------------------------------------
     def _note_of(self, listing: Compared) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from function_app.domain.errors import ServiceUnavailableError
 from function_app.domain.events import CREATED, FINAL_WRITES, Upload
 from function_app.domain.records import BlobFacts, DatasetVersion, RecordedShard, ShardRecord, ShardState
 from function_app.domain.shard_paths import NotAShardError, ShardPlace, counted_version, marked_version, shard_place
-from function_app.ingest.closing import close_if_whole, close_version
+from function_app.ingest.closing import close_if_whole, close_if_whole_without, close_version
 from function_app.ingest.rejected_copies import keep_rejected
 from function_app.ingest.rejections import add_first_rejection, with_packed_names
 from function_app.ingest.stored_shards import was_judged_for
@@ -188,6 +188,8 @@ def judge_shard(
             if shard.state is ShardState.ACCEPTED:
                 written_at, accepted = facts.last_modified, recorded.accepted
                 close_if_whole(place.pipeline, shard, services, written_at=written_at, accepted=accepted)
+            else:
+                close_if_whole_without(place.pipeline, shard, recorded.replaced, services)
             return
     raise ServiceUnavailableError(f"{place.path} was overwritten {MAX_ROUNDS} times during validation")
 

@@ -38,15 +38,12 @@ def sites(pipeline: Pipeline, facts: PlanFacts) -> Iterator[Site]:
 
 
 def site(machines: Machines, facts: PlanFacts) -> Site:
-    """Return a cluster with what it costs: the price in clusters.yaml, otherwise that in prices.yaml."""
+    """Return a cluster with what it costs."""
     cluster = facts.clusters.clusters[machines.cluster]
-    price = machines.price_per_node_hour
-    if price is None and facts.prices is not None:
-        price = facts.prices.price(machines.vm_size, cluster.priority)
     return Site(
         cluster=cluster,
         machines=machines,
-        price=price,
+        price=facts.price(machines),
         retired="the size is retired" if retirement(machines.vm_size) else None,
     )
 

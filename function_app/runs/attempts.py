@@ -13,6 +13,7 @@ from typing import Any
 
 from function_app.config.clusters import Machines
 from function_app.config.pipelines import Attempts, Pipeline, processes_under
+from function_app.config.prices import PlanFacts
 from function_app.domain.errors import LedgerConflictError, SubmissionRefusedError
 from function_app.domain.events import TrainingRequest
 from function_app.domain.failures import (
@@ -216,11 +217,12 @@ def spent_cost(pipeline: Pipeline, attempts: Sequence[RunRecord]) -> float:
     return sum(_node_hours(run) * _price(pipeline, str(run.spec["compute"])) for run in attempts)
 
 
-def known_cost(pipeline: Pipeline | None, attempts: Sequence[RunRecord]) -> float | None:
+def known_cost(pipeline: Pipeline | None, attempts: Sequence[RunRecord], facts: PlanFacts) -> float | None:
     """Return what attempts cost as far as their clusters have a price: 0 before a node starts, None without one."""
-    if pipeline is None or not any(_price(pipeline, str(run.spec["compute"])) for run in attempts):
-        return None
-    return spent_cost(pipeline, attempts)
+    machines = [(run, pipeline.machines_on(str(run.spec["compute"]))) for run in attempts] if pipeline else []
+    prices = [(run, facts.price(known)) for run, known in machines if known is not None]
+    costs = [_node_hours(run) * price for run, price in prices if price is not None]
+    return sum(costs) if costs else None
 
 
 def _possible(

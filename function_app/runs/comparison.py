@@ -35,7 +35,7 @@ class ComparedRun:
     """From when the nodes were there, in all attempts so far."""
     node_hours: float
     cost: float | None
-    """In the currency of clusters.yaml; None where that has no prices."""
+    """In the currency of prices.yaml; None where no file has a price for its clusters."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +99,7 @@ def _row(run: RunRecord, options: Mapping[str, str], services: RunServices) -> C
         epochs=epochs,
         trained_s=hours / max(1, run.num_nodes) * 3600,
         node_hours=hours,
-        cost=known_cost(pipeline, spent),
+        cost=known_cost(pipeline, spent, services.plan_facts),
     )
 
 

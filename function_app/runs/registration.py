@@ -35,7 +35,7 @@ from function_app.registry.passport import decision_members, with_passport
 from function_app.registry.promotion import current_model, promote
 from function_app.runs.admission import submit_again
 from function_app.runs.attempts import final_members
-from function_app.runs.script_check import SCRIPT_ERRORS_TAG
+from function_app.runs.mistakes import SCRIPT_ERRORS_TAG
 from function_app.runs.transitions import move_run
 from function_app.services import RunServices
 from function_app.telemetry import Span, Telemetry

@@ -24,12 +24,12 @@ from function_app.ingest.closing import described
 from function_app.ingest.completeness import missing_shards, refusal_messages
 from function_app.ports import DocumentStore
 from function_app.runs.admission import refuse_held
-from function_app.runs.configuration import refuse_misfit
-from function_app.runs.script_check import (
+from function_app.runs.mistakes import (
     MAX_LISTED,
     ScriptCheck,
     check_script,
     refuse_bad_script,
+    refuse_misfit,
     with_script_errors,
 )
 from function_app.runs.submission import unspent_plan

@@ -16,7 +16,7 @@ from function_app.domain.errors import (
     SubmissionRefusedError,
 )
 from function_app.domain.events import TrainingRequest
-from function_app.domain.failures import MENDABLE, FailureClass, Remedy
+from function_app.domain.failures import MENDABLE, Remedy
 from function_app.domain.jobs import TAG, Plan, plan_run, planned_run, spec_from_json, with_tags
 from function_app.domain.records import Generation, RunRecord
 from function_app.domain.run_states import Actor, RunState
@@ -28,11 +28,10 @@ from function_app.notify.outbox import deliver
 from function_app.planning.planner import prediction
 from function_app.ports import RunsLedger
 from function_app.runs.admission import admit, last_attempt, release, why_held
-from function_app.runs.attempts import bad_script_members, final_members, record_remedy, refusal_members
+from function_app.runs.attempts import record_remedy, refusal_members
 from function_app.runs.cancellation import cancel_superseded
-from function_app.runs.configuration import misfit, other_contract
 from function_app.runs.ending import ask_cancel, end_run, obey_sweep
-from function_app.runs.script_check import script_refusal
+from function_app.runs.mistakes import mistake
 from function_app.runs.transitions import change_run, move_run
 from function_app.services import RunServices
 from shared.errors import LandfallError
@@ -84,7 +83,7 @@ def submit_run(run: RunRecord, services: RunServices, *, by: Actor = Actor.SUBMI
     try:
         if run.cancel_requested_at is not None and services.jobs.status(run.run_id) is None:
             return _never_submitted(run, services, by)
-        if found := _mistake(run, services):
+        if found := mistake(run, services):
             return _refused(run, *found, services, by)
         with services.telemetry.span("submitted", place_of_run(run.dataset_version, run.run_id), run_id=run.run_id):
             services.jobs.submit(spec_from_json(run.spec))
@@ -156,17 +155,6 @@ def _give_up(run: RunRecord, reason: str, services: RunServices, by: Actor) -> N
     if moved:
         services.history.record(run.run_id, f"run_{run.state}", reason, by=by)
     end_run(run, services, by=by)
-
-
-def _mistake(run: RunRecord, services: RunServices) -> tuple[str, dict[str, Any]] | None:
-    """Return what a person has to correct before the run can be submitted, and the members that say so."""
-    if problem := other_contract(run, services):
-        return problem, final_members(run, FailureClass.CONFIGURATION, problem, fix="run `azd up`")
-    if problem := script_refusal(run, services):
-        return problem, bad_script_members()
-    if problem := misfit(run, services):
-        return problem, final_members(run, FailureClass.CONFIGURATION, problem)
-    return None
 
 
 def _claim_submission(run: RunRecord, etags: str | None, services: RunServices) -> tuple[RunRecord, bool]:

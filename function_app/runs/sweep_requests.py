@@ -14,10 +14,9 @@ from function_app.domain.jobs import TAG, Plan, digest, plan_run, spec_to_json, 
 from function_app.domain.option_sweeps import SWEEP_PREFIX, OptionSweep, SweepRun, check_bound
 from function_app.domain.records import DatasetVersion, Generation
 from function_app.runs.admission import refuse_held
-from function_app.runs.configuration import refuse_misfit
+from function_app.runs.mistakes import check_script, refuse_bad_script, refuse_misfit, with_script_errors
 from function_app.runs.option_sweeps import document_path, read_sweep, start_run, verdict_of
 from function_app.runs.requests import KeyedRequest, closing_of, is_finite, overridden, queue_run
-from function_app.runs.script_check import check_script, refuse_bad_script, with_script_errors
 from function_app.runs.submission import MAX_NAMES
 from function_app.services import RunServices
 from shared.configuration import suggestion

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
 
 from function_app.domain.errors import InvalidEventError, LedgerConflictError, NotFoundError, ReplayRefusedError
 from function_app.domain.events import (
@@ -184,26 +181,14 @@ def subject_of(source: str, payload: str) -> str:
     return blob[1] if source in (SHARD_UPLOADED, SHARD_UPLOADED_BULK) and blob else ""
 
 
-@contextmanager
-def failures_on_record(
-    source: str, identity: str | bytes, services: NotifyServices, *, inserted_at: datetime | None = None
-) -> Iterator[None]:
-    """Record a handler's error under the message's identity, then let it through to the host.
-
-    ``identity`` is a queue message's body, which is still known once the message was given up. How long it waited
-    and how it ended is measured.
-    """
-    telemetry = services.telemetry
-    if inserted_at is not None:
-        age = services.clock() - (inserted_at if inserted_at.tzinfo else inserted_at.replace(tzinfo=UTC))
-        telemetry.measure("landfall.queue.age", age.total_seconds(), queue=source)
+def record_failure(source: str, identity: str | bytes, error: Exception, services: NotifyServices) -> None:
+    """Record a handler's error under its message's identity: its body, which is still known once it was given up."""
+    text = identity.decode(errors="replace") if isinstance(identity, bytes) else identity
     try:
-        yield
-        telemetry.add("landfall.messages", queue=source, result="handled")
-    except Exception as error:
-        telemetry.add("landfall.messages", queue=source, result="failed")
-        _record(source, identity, error, services)
-        raise
+        services.history.record(_subject(source, text), FAILED, in_words(error), source=source)
+    except LandfallError:
+        # The ledger may be what failed. The original error goes on to the host, which delivers again.
+        logger.exception("a handler's error could not be recorded", extra={"action": "record_failed"})
 
 
 def failures_of(source: str, identity: str, services: NotifyServices) -> list[HistoryEntry]:
@@ -216,15 +201,6 @@ def in_words(error: Exception) -> str:
     """Return an error as one bounded line; an unexpected one with its class name."""
     text = mask_secrets(" ".join(str(error).split()))[:MAX_ERROR_CHARS]
     return text if isinstance(error, LandfallError) and text else f"{type(error).__name__}: {text}"
-
-
-def _record(source: str, identity: str | bytes, error: Exception, services: NotifyServices) -> None:
-    text = identity.decode(errors="replace") if isinstance(identity, bytes) else identity
-    try:
-        services.history.record(_subject(source, text), FAILED, in_words(error), source=source)
-    except LandfallError:
-        # The ledger may be what failed. The original error goes on to the host, which delivers again.
-        logger.exception("a handler's error could not be recorded", extra={"action": "record_failed"})
 
 
 def _subject(source: str, identity: str) -> str:

@@ -26,6 +26,7 @@ from function_app.domain.records import (
     NotificationRecord,
     RecordedShard,
     RunRecord,
+    ShardMark,
     ShardRecord,
     Undelivered,
     counter_change,
@@ -109,6 +110,13 @@ class MemoryLedger:
         """See Ledger."""
         with self._lock:
             return iter([row for row in self.shard_rows.values() if row.dataset_version == version])
+
+    def shard_marks(self, version: DatasetVersion) -> list[ShardMark]:
+        """See Ledger."""
+        return [
+            ShardMark(split=row.split, index=row.index, num_shards=row.num_shards, name=row.name, state=row.state)
+            for row in self.shards(version)
+        ]
 
     # -- versions -------------------------------------------------------------------------------------------
     def versions(self, dataset: str | None = None) -> Iterator[DatasetVersion]:

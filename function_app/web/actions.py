@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import uuid
+from collections.abc import Iterator
 from typing import Annotated
 from urllib.parse import parse_qs, quote, urlsplit
 
@@ -14,14 +15,15 @@ from function_app.config.pipelines import Pipeline
 from function_app.domain.errors import NotFoundError, NotRegistrableError, RunEndedError
 from function_app.domain.records import PERSON, DatasetVersion, DeadLetter, Generation, RunRecord
 from function_app.domain.run_states import SETTLED
+from function_app.explain.plan import plan_request
 from function_app.notify.messages import in_words
 from function_app.registry.promotion import current_model, promote_by_person, registered_version
 from function_app.registry.promotion import history_subject as history_subject_of_model
 from function_app.runs.admission import refuse_held, release_data, why_held
 from function_app.runs.cancellation import cancel_run
 from function_app.runs.late_registration import MAX_WHY_CHARS, look_at_registration, register_later
-from function_app.runs.requests import request_run
-from function_app.runs.script_check import check_script, refuse_bad_script
+from function_app.runs.mistakes import check_script, refuse_bad_script
+from function_app.runs.requests import asked_version, request_run
 from function_app.services import Services
 from function_app.sweep.dead_letters import history_subject, replay
 from function_app.web.lists import ModelName, ModelVersionName
@@ -52,9 +54,12 @@ async def _confirmed(request: Request) -> str:
 Confirmed = Annotated[str, Depends(_confirmed)]
 
 
-def _ask(view: View, title: str, *lines: str, back: str, asks: str | None = None) -> Response:
-    """Show what an action does, with a form that confirms it; ``asks`` is what the person has to write into it."""
-    shown = {"title": title, "lines": lines, "back": back, "asks": asks, "max_chars": MAX_WHY_CHARS}
+def _ask(
+    view: View, title: str, *lines: str, do: str, back: str, asks: str | None = None, is_harmful: bool = False
+) -> Response:
+    """Show what an action does, with a form whose button ``do`` confirms it; ``asks`` is what has to be written."""
+    shown = {"title": title, "lines": lines, "do": do, "back": back, "asks": asks, "max_chars": MAX_WHY_CHARS}
+    shown["is_harmful"] = is_harmful
     return view.show("confirm.html", is_live=False, key=uuid.uuid4().hex, **shown)
 
 
@@ -89,6 +94,8 @@ def ask_to_cancel(run_id: RunId, view: PageView) -> Response:
         f"It trains {run.dataset_version} on {run.num_nodes} nodes of {run.spec.get('compute')} and is {run.state}.",
         "Its job ends, no further attempt starts, and no model is registered. What it has cost so far is spent.",
         "Other versions that wait are trained.",
+        do="Cancel the run",
+        is_harmful=True,
         back=_run_path(run_id),
     )
 
@@ -126,7 +133,7 @@ def ask_to_register(run_id: RunId, view: PageView) -> Response:
         return _back(_run_path(run_id))
     asks = "Why is it registered all the same?"
     title = f"Register the model of run {run_id}?"
-    return _ask(view, title, *found.in_words(), back=_run_path(run_id), asks=asks)
+    return _ask(view, title, *found.in_words(), do="Register the model", back=_run_path(run_id), asks=asks)
 
 
 @actions.post("/runs/{run_id}/register")
@@ -151,8 +158,9 @@ def ask_to_submit(dataset: DatasetName, version: VersionName, view: PageView) ->
     generation = _trainable(named, pipeline, view.services)
     train, machines = pipeline.train, pipeline.machines
     hours = train.num_nodes * train.timeout_s / 3600
-    price = machines.price_per_node_hour
-    cost = f", {hours * price:.2f} at the price in clusters.yaml" if price else ""
+    facts = view.services.plan_facts
+    price = facts.price(machines)
+    cost = f", {hours * price:.2f} {facts.currency}".rstrip() if price else ""
     return _ask(
         view,
         f"Train on {named} again?",
@@ -160,6 +168,8 @@ def ask_to_submit(dataset: DatasetName, version: VersionName, view: PageView) ->
         f"({generation.num_records:,} records), whatever was trained before. It waits its turn like every run.",
         f"It takes {train.num_nodes} nodes of {machines.cluster} ({machines.vm_size}) for at most "
         f"{in_words(train.timeout_s)}: at most {hours:.1f} node-hours{cost} for each attempt.",
+        *_planned(named, view.services),
+        do="Train",
         back=_version_path(named),
     )
 
@@ -173,6 +183,15 @@ def submit(dataset: DatasetName, version: VersionName, view: PageView, key: Conf
     _record(view, str(named), f"to train on it again, request {key}")
     run, _ = request_run(named, {}, trigger=HTTP, services=view.services, forced_by=key, key=key)
     return _back(_run_path(run.run_id))
+
+
+def _planned(version: DatasetVersion, services: Services) -> Iterator[str]:
+    """Yield what the plan of a run expects, where it can say so."""
+    plan = plan_request(asked_version(version.dataset, version.version, services), services)
+    own = plan.own
+    if own is not None and own.total_s is not None:
+        cost = "" if own.cost is None else f" and {own.cost:.2f} {plan.currency}".rstrip()
+        yield f"The plan expects {in_words(own.total_s)}{cost}, with the start of the nodes and their idle tail."
 
 
 def _trainable(version: DatasetVersion, pipeline: Pipeline, services: Services) -> Generation:
@@ -201,6 +220,7 @@ def ask_to_promote(model: ModelName, version: ModelVersionName, view: PageView) 
         f"It was trained by run {named.run_id}. {instead}",
         "The tag landfall.current moves to it at once, and what serves the model by that tag follows. "
         "Later models are compared with it.",
+        do="Promote the version",
         back="/models",
     )
 
@@ -228,7 +248,7 @@ def ask_to_release(dataset: DatasetName, version: VersionName, view: PageView) -
         f"It is on hold, because {held}.",
         "Runs on it can be requested again. Nothing is trained by that alone.",
     )
-    return _ask(view, f"Lift the hold on {named}?", *lines, back=_version_path(named))
+    return _ask(view, f"Lift the hold on {named}?", *lines, do="Lift the hold", back=_version_path(named))
 
 
 @actions.post("/datasets/{dataset}/{version}/release")
@@ -253,6 +273,7 @@ def ask_to_replay(dead_letter_id: DeadLetterId, view: PageView) -> Response:
         f"Its message about {letter.subject or 'an unknown subject'} is sent to {letter.source} again. "
         "The present state is checked first, so nothing is done twice.",
         f"Its last error was: {letter.error}. If the cause remains, it comes back.",
+        do="Replay the dead letter",
         back="/dead-letters",
     )
 

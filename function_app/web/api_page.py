@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from starlette.responses import Response
@@ -32,17 +33,33 @@ def _operations(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
             yield {
                 "method": method.upper(),
                 "path": path,
-                "paragraphs": operation["description"].replace("`", "").split("\n\n"),
-                "parameters": [
-                    {**one, "type": _type(one["schema"]), "required": one.get("required", False)}
-                    for one in operation.get("parameters", ())
-                ],
+                "anchor": f"{method}-{re.sub('[^a-z]+', '-', path.lower()).strip('-')}",
+                "paragraphs": [_text(one) for one in operation["description"].split("\n\n")],
+                "parameters": list(_parameters(operation.get("parameters", ()))),
                 "body": _type(body) if body else None,
                 "responses": [
-                    (status, one["description"].replace("Successful Response", "Success."), _answered(one))
+                    (status, _text(one["description"]).replace("Successful Response", "Success."), _answered(one))
                     for status, one in sorted(operation["responses"].items())
                 ],
             }
+
+
+def _parameters(parameters: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield each parameter once: a route and what it depends on may both name a header."""
+    for one in {each["name"].lower(): each for each in parameters}.values():
+        default = one["schema"].get("default")
+        yield {
+            "name": one["name"],
+            "place": one["in"],
+            "type": _type(one["schema"]).removesuffix(" or null"),
+            "note": "required" if one.get("required") else "" if default is None else f"default {default}",
+            "meaning": _text(one.get("description", "")),
+        }
+
+
+def _text(markdown: str) -> str:
+    """Return a paragraph of the document on one line and without its marks."""
+    return " ".join(markdown.replace("`", "").split())
 
 
 def _answered(response: dict[str, Any]) -> str:
@@ -54,10 +71,10 @@ def _schemas(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
         required = schema.get("required", ())
         yield {
             "name": name,
-            "description": schema.get("description", ""),
+            "description": _text(schema.get("description", "")),
             "values": schema.get("enum", ()),
             "members": [
-                (member, _type(each), member in required, each.get("description", ""))
+                (member, _type(each), member in required, _text(each.get("description", "")))
                 for member, each in schema.get("properties", {}).items()
             ],
         }

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, islice
 
-from function_app.domain.records import ShardRecord, ShardState
-from function_app.ingest.completeness import SplitDescription
+from function_app.domain.records import ShardMark, ShardRecord, ShardState
 from function_app.planning.estimates import Estimate
 
 CELL = 12
@@ -18,8 +18,13 @@ MAX_CELLS = 100_000
 """Cells that are drawn for one split; the page says how many are left out."""
 MAX_LINKS = 1000
 """Rejected cells that can be opened; the table below lists no more either."""
-CURVE_WIDTH, CURVE_HEIGHT = 600, 160
+CURVE_WIDTH, CURVE_HEIGHT = 600, 240
 MAX_POINTS = 500
+MAX_DOTS = 200
+"""Points of a chart that have a dot, which says its value to a mouse."""
+_INTERVALS = 4
+"""Aim for so many intervals between ticks."""
+_HOUR_S, _MINUTE_S, _MANY_HOURS = 3600, 60, 2
 MAX_COMPARED_EPOCHS = 100
 MAX_COMPARED_CHARTS = 8
 NUM_COLOURS, NUM_DASHES = 8, 4
@@ -42,7 +47,13 @@ class Cell:
 
     x: int
     y: int
-    shard: ShardRecord
+    shard: ShardRecord | ShardMark
+
+    @property
+    def message(self) -> str:
+        """Its first reason, as far as it was read."""
+        reasons = self.shard.reasons if isinstance(self.shard, ShardRecord) else ()
+        return f"{self.shard.name}: {reasons[0].message}" if reasons else self.shard.name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,9 +72,9 @@ class Grid:
         return 2 if self.width * self.height <= FEW_CELLS * CELL**2 else 1
 
 
-def shard_grid(split: SplitDescription) -> Grid | None:
-    """Return the cells of a split; None where there is nothing to draw."""
-    verdicts = split.verdicts[:MAX_CELLS]
+def shard_grid(shards: Sequence[ShardRecord | ShardMark | None]) -> Grid | None:
+    """Return the cells of a split's shards; None where there is nothing to draw."""
+    verdicts = shards[:MAX_CELLS]
     if not verdicts:
         return None
     per_row = 50 if len(verdicts) <= FEW_SHARDS else 100
@@ -77,11 +88,11 @@ def shard_grid(split: SplitDescription) -> Grid | None:
             for n in islice(rejected, MAX_LINKS)
             if (shard := verdicts[n]) is not None
         ),
-        num_left_out=len(split.verdicts) - len(verdicts),
+        num_left_out=len(shards) - len(verdicts),
     )
 
 
-def _stretches(verdicts: Sequence[ShardRecord | None], per_row: int) -> Iterator[Stretch]:
+def _stretches(verdicts: Sequence[ShardRecord | ShardMark | None], per_row: int) -> Iterator[Stretch]:
     for first in range(0, len(verdicts), per_row):
         x = 0
         states = ("missing" if row is None else str(row.state) for row in verdicts[first : first + per_row])
@@ -92,17 +103,39 @@ def _stretches(verdicts: Sequence[ShardRecord | None], per_row: int) -> Iterator
 
 
 @dataclass(frozen=True, kw_only=True)
+class Tick:
+    """One line across a chart."""
+
+    y: float
+    value: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dot:
+    """One point of a curve."""
+
+    x: float
+    y: float
+    epoch: float
+    value: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class Curve:
     """One measure over the epochs."""
 
     name: str
-    points: str
-    """``x,y x,y …`` for an SVG polyline."""
+    dots: tuple[Dot, ...]
     values: Mapping[float, float]
     """Epoch → value."""
     last: float
     stroke: str
     """Classes of colour and dashes."""
+
+    @property
+    def points(self) -> str:
+        """``x,y x,y …`` for an SVG polyline."""
+        return " ".join(f"{dot.x:.1f},{dot.y:.1f}" for dot in self.dots)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,11 +143,17 @@ class Chart:
     """Curves on one axis."""
 
     title: str
+    unit: str
+    """Of the axis from left to right: ``epoch`` or ``node``."""
     curves: tuple[Curve, ...]
-    lowest: float
-    highest: float
+    ticks: tuple[Tick, ...]
     first_epoch: int
     last_epoch: int
+
+    @property
+    def has_dots(self) -> bool:
+        """Whether its points are few enough to be seen one by one."""
+        return sum(len(curve.dots) for curve in self.curves) <= MAX_DOTS
 
     @property
     def epochs(self) -> list[float]:
@@ -128,6 +167,8 @@ _CHARTS: Mapping[str, Mapping[str, str]] = {
     "Throughput": {"images_per_s": "images/s"},
 }
 """Title → measure of an epoch → the curve's name."""
+_FROM_ZERO = frozenset({"Throughput", "images_per_s", "duration_s", "Minutes", "Hours", "Cost"})
+"""Charts in which a length is an amount: noise looks like noise."""
 _FIRST = tuple(measure for names in _CHARTS.values() for measure in names)
 _NOT_MEASURES = frozenset({"epoch", "epochs", "step"})
 
@@ -159,14 +200,16 @@ def compared_charts(runs: Sequence[Sequence[Mapping[str, float]]]) -> list[Chart
 
 
 def plan_charts(estimates: Sequence[Estimate]) -> list[Chart]:
-    """Return hours and cost over the number of nodes, with a curve for each cluster that has any."""
+    """Return time and cost over the number of nodes, with a curve for each cluster that has any."""
     clusters = list(dict.fromkeys(one.cluster for one in estimates))
-    measures: dict[str, dict[str, dict[float, float]]] = {"Hours": {}, "Cost": {}}
+    longest_s = max((one.total_s for one in estimates if one.total_s is not None), default=0.0)
+    name, unit_s = ("Hours", _HOUR_S) if longest_s >= _MANY_HOURS * _HOUR_S else ("Minutes", _MINUTE_S)
+    measures: dict[str, dict[str, dict[float, float]]] = {name: {}, "Cost": {}}
     for cluster in clusters:
         own = [one for one in estimates if one.cluster == cluster]
-        measures["Hours"][cluster] = {one.num_nodes: one.total_s / 3600 for one in own if one.total_s is not None}
+        measures[name][cluster] = {one.num_nodes: one.total_s / unit_s for one in own if one.total_s is not None}
         measures["Cost"][cluster] = {one.num_nodes: one.cost for one in own if one.cost is not None}
-    found = (_chart(title, series) for title, series in measures.items())
+    found = (_chart(title, series, unit="node") for title, series in measures.items())
     return [chart for chart in found if chart is not None]
 
 
@@ -179,22 +222,25 @@ def stroke(number: int) -> str:
     return f"curve-{number % NUM_COLOURS} dash-{(number + number // NUM_COLOURS) % NUM_DASHES}"
 
 
-def _chart(title: str, series: Mapping[str, Mapping[float, float]]) -> Chart | None:
+def _chart(title: str, series: Mapping[str, Mapping[float, float]], *, unit: str = "epoch") -> Chart | None:
     values = [value for points in series.values() for value in points.values()]
     numbers = [epoch for points in series.values() for epoch in points]
     if not values:
         return None
-    low, high, first, last = min(values), max(values), min(numbers), max(numbers)
+    ticks = _ticks([*values, 0.0] if title in _FROM_ZERO else values)
+    low, high, first, last = ticks[0], ticks[-1], min(numbers), max(numbers)
 
-    def placed(epoch: float, value: float) -> str:
+    def height(value: float) -> float:
+        return CURVE_HEIGHT * (1 - (value - low) / (high - low))
+
+    def placed(epoch: float, value: float) -> Dot:
         x = CURVE_WIDTH * ((epoch - first) / (last - first) if last > first else 0.5)
-        y = CURVE_HEIGHT * (1 - (value - low) / (high - low)) if high > low else CURVE_HEIGHT / 2
-        return f"{x:.1f},{y:.1f}"
+        return Dot(x=x, y=height(value), epoch=epoch, value=value)
 
     curves = tuple(
         Curve(
             name=name,
-            points=" ".join(placed(*point) for point in sorted(points.items())),
+            dots=tuple(placed(*point) for point in sorted(points.items())),
             values=points,
             last=points[max(points)],
             stroke=stroke(number),
@@ -202,7 +248,21 @@ def _chart(title: str, series: Mapping[str, Mapping[float, float]]) -> Chart | N
         for number, (name, points) in enumerate(series.items())
         if points
     )
-    return Chart(title=title, curves=curves, lowest=low, highest=high, first_epoch=int(first), last_epoch=int(last))
+    lines = tuple(Tick(y=height(value), value=value) for value in ticks)
+    return Chart(title=title, unit=unit, curves=curves, ticks=lines, first_epoch=int(first), last_epoch=int(last))
+
+
+def _ticks(values: Sequence[float]) -> list[float]:
+    """Return round numbers at the same distance, of which the first and the last enclose all values."""
+    low, high = min(values), max(values)
+    largest = max(abs(low), abs(high))
+    if high - low <= max(1e-300, 1e-12 * largest):  # one value, as far as a float can tell: in the middle
+        room = largest if largest > 1e-300 else 1.0  # noqa: PLR2004
+        low, high = low - room, high + room
+    rough = (high - low) / _INTERVALS
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough * (1 - 1e-9))
+    return [n * step for n in range(math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9) + 1)]
 
 
 def shares(numbers: Sequence[float], width: int) -> list[float]:

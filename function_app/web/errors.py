@@ -80,6 +80,12 @@ OTHER_CODES = {
     "misconfigured": 503,
 }
 """Code → status of what is found out before or beside the errors of the domain."""
+_IN_WORDS = {
+    400: "the body cannot be read as JSON: it is no UTF-8, nested too deeply, or has a number of too many digits",
+    404: "the API has no such path; /api/docs lists those that it has",
+    405: "this path has other methods, which the header Allow lists",
+}
+"""What Starlette and FastAPI say in two words, or not at all."""
 
 
 def error_answer(
@@ -164,7 +170,11 @@ def _parts(error: Exception) -> list[ProblemPart]:
 
 async def _invalid_request(_: Request, error: Exception) -> JSONResponse:
     found = error.errors() if isinstance(error, RequestValidationError) else []
-    parts = [_invalid_part(one["loc"], one["msg"]) for one in found]
+    parts = []
+    for one in found:
+        part = _invalid_part(one["loc"], one["msg"])
+        if part not in parts:  # a header that a route and the class of routes both read
+            parts.append(part)
     if any(one["type"] == NOT_UNICODE for one in found):
         return error_answer(400, MALFORMED, "the body contains text that is not valid Unicode", parts)
     message = "; ".join(part.detail for part in parts[:MAX_IN_MESSAGE]) or "the request is not valid"
@@ -189,7 +199,7 @@ def _pointer(path: Sequence[str | int]) -> str:
 
 async def _http_error(request: Request, error: Exception) -> JSONResponse:
     status = error.status_code if isinstance(error, HTTPException) else 500
-    message = str(getattr(error, "detail", "")) or "the request failed"
+    message = _IN_WORDS.get(status) or str(getattr(error, "detail", "")) or "the request failed"
     names = {status: code for code, status in OTHER_CODES.items()}
     headers = {"Allow": _allowed_methods(request)} if status == HTTP_405_METHOD_NOT_ALLOWED else None
     return error_answer(status, names.get(status, "http_error"), message, headers=headers)

@@ -6,9 +6,11 @@ import json
 import logging
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from http import HTTPStatus
+from itertools import islice
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, FastAPI, Path, Query, Request
@@ -20,17 +22,17 @@ from function_app.domain.errors import NotFoundError, ProblemsError
 from function_app.domain.option_sweeps import MAX_RUNS
 from function_app.domain.passports import DIGEST, PASSPORT_TAG, Passport, PassportError, own_digest, to_text
 from function_app.domain.records import DatasetVersion
-from function_app.domain.run_states import SETTLED
+from function_app.domain.run_states import SETTLED, RunState
 from function_app.explain.description import describe_version
 from function_app.explain.history import why
-from function_app.explain.overview import models, overview
+from function_app.explain.overview import MAX_SCANNED, models, overview
 from function_app.explain.pending import awaited_of
 from function_app.explain.plan import plan_request
 from function_app.explain.rank_logs import read_rank_places
 from function_app.explain.run_description import describe_run
 from function_app.explain.run_files import output_folders, studio_page, tensorboard_files
 from function_app.explain.spending import spending
-from function_app.ingest.completeness import SplitDescription
+from function_app.ingest.completeness import SplitDescription, SplitSketch, split_sketches
 from function_app.planning.predictions import expected, outcome_of
 from function_app.registry.passport import find_passport
 from function_app.registry.promotion import current_model, registered_version
@@ -43,7 +45,7 @@ from function_app.web.drawing import MAX_COMPARED_EPOCHS, charts, compared_chart
 from function_app.web.errors import STATUSES
 from function_app.web.lists import ModelName, ModelVersionName
 from function_app.web.rendering import HEADERS, STATIC, histogram, page, static_file
-from function_app.web.routes import DatasetName, Rank, RunId, VersionName
+from function_app.web.routes import RUN_ID, DatasetName, Rank, RunId, VersionName
 from function_app.web.sign_in import Person, Role, SignInError, signed_in
 from function_app.web.sweeps import ComparedId, OptionSweepBody
 from shared.errors import LandfallError
@@ -55,6 +57,8 @@ MAX_REFRESH_S = 60
 LOAD = 20
 """A page is asked for again after this many times the time that it took: one viewer takes 5 % of a core at most."""
 MAX_LETTERS = 100
+MAX_LISTED_RUNS = 50
+MAX_VERSIONS = 200
 MAX_HISTORY = 100
 MAX_LABELS = 50
 MAX_REJECTED = 100
@@ -63,7 +67,7 @@ MAX_DAYS = 366
 MAX_SPENT = 200
 MAX_LISTED_SHARDS = 1000
 MANY_SHARDS = 1000
-"""The ledger reads so many with one request. A page of more comes without them, and asks for them itself."""
+"""A page of more comes with their cells alone, and asks for everything else itself."""
 
 SplitName = Annotated[str, Path(min_length=1, max_length=63)]
 ShardIndex = Annotated[int, Path(ge=0, lt=2**63)]
@@ -92,6 +96,7 @@ class View:
             template,
             person=self.person,
             now=self.services.clock(),
+            currency=self.services.plan_facts.currency,
             refresh_s=refresh_s if is_live else None,
             is_live=is_live,
             **members,
@@ -109,11 +114,28 @@ def overview_page(view: PageView) -> Response:
     return view.show("overview.html", is_live=True, overview=overview(view.services))
 
 
+@pages.get("/datasets/{dataset}")
+def dataset_page(dataset: DatasetName, view: PageView) -> Response:
+    """Show the versions of a dataset, those with the last names first."""
+    view.services.pipeline_of(dataset)
+    ledger = view.services.ledger
+    closed = {closing.dataset_version: closing for closing in islice(ledger.latest_generations(dataset), MAX_SCANNED)}
+    known = {*closed, *islice(ledger.versions(dataset), MAX_SCANNED)}
+    named = sorted(known, key=lambda version: version.version, reverse=True)
+    return view.show(
+        "dataset.html",
+        is_live=True,
+        dataset=dataset,
+        versions=[(version, closed.get(version)) for version in named[:MAX_VERSIONS]],
+        is_cut=len(named) > MAX_VERSIONS,
+    )
+
+
 @pages.get("/datasets/{dataset}/{version}")
 def version_page(
     dataset: DatasetName, version: VersionName, view: PageView, shards: Literal["all"] | None = None
 ) -> Response:
-    """Show a dataset version with a cell for each shard; if it has many, without them first, which takes no time."""
+    """Show a dataset version with a cell for each shard; if it has many, first without their labels and reasons."""
     named, services = DatasetVersion(dataset=dataset, version=version), view.services
     generation = services.ledger.latest_generation(named)
     num_shards = max(sum(services.ledger.split_sizes(named).values()), generation.num_shards if generation else 0)
@@ -125,11 +147,19 @@ def version_page(
         is_live=described.generation is None or any(run.state not in SETTLED for run in described.runs),
         described=described,
         splits=[_drawn(split) for split in described.splits],
-        num_unread=num_shards if is_brief else None,
+        sketches=[_sketched(split) for split in split_sketches(described.pipeline, named, services)]
+        if is_brief
+        else (),
         awaited=[] if is_brief else list(awaited_of(described, services)),
         history=history[-MAX_HISTORY:][::-1],
         num_older=max(0, len(history) - MAX_HISTORY),
     )
+
+
+def _sketched(split: SplitSketch) -> dict[str, Any]:
+    """Return a split of many shards with its cells."""
+    states = Counter(None if row is None else str(row.state) for row in split.verdicts)
+    return {"described": split, "grid": shard_grid(split.verdicts), "states": states}
 
 
 def _drawn(split: SplitDescription) -> dict[str, Any]:
@@ -138,7 +168,7 @@ def _drawn(split: SplitDescription) -> dict[str, Any]:
     labels = feature.histogram if feature else {}
     return {
         "described": split,
-        "grid": shard_grid(split),
+        "grid": shard_grid(split.verdicts),
         "labels": histogram(labels.items(), MAX_LABELS),
         "num_labels": len(labels),
         "rejected": split.rejected[:MAX_REJECTED],
@@ -170,6 +200,32 @@ def shard_page(
         raise NotFoundError(f"shard {index} of split {split} of {named} has no verdict: it was not uploaded yet")
     explained = why(f"{named}/{shard.name}", view.services)
     return view.show("shard.html", is_live=False, shard=shard, explained=explained, most=MAX_HISTORY)
+
+
+@pages.get("/runs")
+def runs_page(
+    view: PageView,
+    dataset: Annotated[str, Query(max_length=63)] = "",
+    state: RunState | Literal[""] = "",
+    after: Annotated[str | None, Query(max_length=255, pattern=RUN_ID)] = None,
+) -> Response:
+    """Show runs, the newest first, all or those of a dataset or in a state."""
+    services = view.services
+    last = services.ledger.run(after) if after else None
+    if after and last is None:
+        raise NotFoundError(f"run {after} does not exist")
+    found = services.ledger.runs(limit=MAX_LISTED_RUNS, dataset=dataset or None, state=state or None, older_than=last)
+    return view.show(
+        "runs.html",
+        is_live=last is None,
+        runs=found,
+        dataset=dataset,
+        chosen=state,
+        after=after,
+        following=found[-1].run_id if len(found) == MAX_LISTED_RUNS else None,
+        datasets=sorted({*services.pipelines, *([dataset] if dataset else [])}),
+        states=list(RunState),
+    )
 
 
 @pages.get("/runs/{run_id}")

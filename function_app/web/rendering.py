@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
 from collections.abc import Iterable
 from datetime import datetime
 from functools import cache
@@ -12,7 +13,7 @@ from typing import Any
 from urllib.parse import quote
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from starlette.responses import HTMLResponse, Response
 
 from function_app.notify.messages import in_words
@@ -67,6 +68,7 @@ def _environment() -> Environment:
         "time": _time,
         "age": _age,
         "log_line": _log_line,
+        "coded": _coded,
         "words": lambda text: str(text).replace("_", " "),
         "shares": shares,
         "stroke": stroke,
@@ -83,6 +85,11 @@ def _safe(value: Any) -> Any:
         return value
     text = one_line(mask_secrets(value))
     return text if len(text) <= MAX_TEXT_CHARS else text[: MAX_TEXT_CHARS - 1] + "…"
+
+
+def _coded(text: str) -> Markup:
+    """Return a text with what stands in backquotes as code."""
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(_safe(text)))))  # noqa: S704 (it is escaped)
 
 
 def _segment(text: object) -> str:

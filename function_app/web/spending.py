@@ -38,7 +38,7 @@ class RunSpendingBody(BaseModel):
     state: str
     created_at: datetime
     node_hours: float
-    cost: float | None = Field(description="In the currency of clusters.yaml; null where it states no price.")
+    cost: float | None = Field(description="Null where no file states a price for its cluster.")
 
     @classmethod
     def of(cls, row: SpentByRun) -> Self:
@@ -62,14 +62,15 @@ class SpendingBody(BaseModel):
     until: datetime
     num_runs: int
     node_hours: float
-    cost: float | None = Field(description="In the currency of clusters.yaml; null where no run has a price.")
+    cost: float | None = Field(description="In `currency`; null where no run has a price.")
+    currency: str = Field(description="That of all prices; empty where no file says.")
     unpriced_node_hours: float = Field(description="Node-hours of clusters without a price: not in `cost`.")
     is_whole: bool = Field(description="False where there are too many runs to look at; older ones are left out.")
     datasets: list[DatasetSpendingBody] = Field(description="The one with most node-hours first.")
     runs: list[RunSpendingBody] = Field(description=f"The newest {MAX_LISTED}, newest first.")
 
     @classmethod
-    def of(cls, found: Spending) -> Self:
+    def of(cls, found: Spending, currency: str) -> Self:
         """Return the body of what was spent."""
         return cls(
             since=found.since,
@@ -77,6 +78,7 @@ class SpendingBody(BaseModel):
             num_runs=len(found.runs),
             node_hours=found.node_hours,
             cost=found.cost,
+            currency=currency,
             unpriced_node_hours=found.unpriced_node_hours,
             is_whole=found.is_whole,
             datasets=[DatasetSpendingBody.of(row) for row in found.datasets],
@@ -91,4 +93,4 @@ def spent(
     dataset: Annotated[str | None, Query(min_length=1, max_length=63)] = None,
 ) -> SpendingBody:
     """Show what trainings took in the last hours: node-hours and cost of each dataset and run, and together."""
-    return SpendingBody.of(spending(timedelta(hours=hours), services, dataset=dataset))
+    return SpendingBody.of(spending(timedelta(hours=hours), services, dataset=dataset), services.plan_facts.currency)

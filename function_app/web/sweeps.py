@@ -139,7 +139,9 @@ class ComparedRunBody(BaseModel):
     epochs: list[dict[str, float]] = Field(description="From the training report, which a run has at its end.")
     trained_s: float = Field(description="Time on nodes, of all attempts so far.")
     node_hours: float
-    cost: float | None = Field(description="At the prices in clusters.yaml; null where it has none.")
+    cost: float | None = Field(
+        description="At the prices in clusters.yaml, otherwise prices.yaml; null where neither has one."
+    )
 
     @classmethod
     def of(cls, row: ComparedRun) -> Self:

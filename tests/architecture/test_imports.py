@@ -47,26 +47,3 @@ def test_azure_ai_ml_is_only_imported_inside_functions() -> None:
     """It costs 0.9 s of CPU, and every function of the app is indexed at every cold start."""
     early = [str(found) for found in imports_of("function_app") if found.is_of("azure.ai") and found.at_import_time]
     assert [] == early
-
-
-def test_the_training_job_knows_no_azure() -> None:
-    """Training code runs wherever MPI does: Azure ML hands it plain folders."""
-    assert [] == [str(found) for found in imports_of("training_job") if found.top_level == "azure"]
-
-
-def test_product_code_knows_neither_twin_nor_command_line_nor_tests() -> None:
-    """Nothing that is deployed knows that it may run locally."""
-    outsiders = {"local_azure", "cli", "bench", "tools", "tests"}
-    deployed = imports_of("shared", "shard_validation", "horovod_lint", "function_app", "training_job")
-    assert [] == [str(found) for found in deployed if found.top_level in outsiders]
-
-
-def test_bench_and_tests_do_not_know_each_other() -> None:
-    """Benchmarks start the twin by themselves; only their own unit tests import them."""
-    of_bench = [found for found in imports_of("bench", "tools") if found.is_of("tests")]
-    of_tests = [
-        found
-        for found in imports_of("tests")
-        if found.is_of("bench") and not found.path.startswith("tests/unit/bench/")
-    ]
-    assert [] == [str(found) for found in (*of_bench, *of_tests)]

@@ -19,7 +19,7 @@ from function_app.runs.submission import handle_request
 from tests.architecture.trees import ROOT
 from tests.support.world import ALL_SHARDS, World
 
-MAX_FILES_OF_THE_SUBMITTER = 32
+MAX_FILES_OF_THE_SUBMITTER = 30
 """Files of function_app and shared that a newcomer would read; three need not be opened: two for traces, one for
 predictions."""
 MAX_FILES_OF_THE_VALIDATOR = 8

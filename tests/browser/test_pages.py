@@ -9,9 +9,10 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from function_app.domain.records import RunRecord
+from function_app.web.app import build_api_page
 from shard_validation import Reason, ReasonCode
 from shared.progress import Progress, RankPlace
-from tests.support.browser import ADDRESS, served
+from tests.support.browser import ADDRESS, WIDTHS, served
 from tests.support.world import VERSION, World
 from tests.unit.function_app.planning.worlds import planning_world
 from tests.unit.function_app.web.client import look
@@ -66,6 +67,8 @@ def test_every_page_is_for_everybody(browser: Browser) -> None:
     registered = next(run for run in world.ledger.runs() if run.model_version is not None)
     pages = {
         "overview": "/",
+        "runs": "/runs",
+        "dataset": "/datasets/digits",
         "version": "/datasets/digits/v3",
         "version-whole": "/datasets/digits/v1",
         "plan": "/datasets/digits/v1/plan",
@@ -94,6 +97,20 @@ def test_empty_and_error_pages_are_for_everybody_too(browser: Browser) -> None:
         assert [] == [text for text in watched.complaints if "404" not in text]
         watched.complaints.clear()
         watched.look("error")
+
+
+def test_the_page_of_the_api_is_for_everybody(browser: Browser) -> None:
+    """Its list of requests leads to each of them, and a body's name to its members."""
+    page = build_api_page()
+    described = httpx.Response(200, headers=dict(page.headers), content=bytes(page.body))
+    with served(browser, lambda path: described if path == "/api/docs" else look(World(), path)) as watched:
+        watched.page.set_viewport_size({"width": WIDTHS[0], "height": 900})
+        watched.page.goto(f"{ADDRESS}/api/docs")
+        watched.check()  # once: axe takes long on a page of this size
+        watched.page.get_by_role("link", name="POST /api/runs", exact=True).click()
+        expect(watched.page.locator(":target")).to_have_text("POST /api/runs")
+        watched.page.get_by_role("link", name="RunRequest").click()
+        expect(watched.page.locator(":target")).to_contain_text("dryRun")
 
 
 def test_runs_are_compared_by_everybody(browser: Browser) -> None:

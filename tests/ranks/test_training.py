@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import subprocess
 from pathlib import Path
@@ -119,6 +120,17 @@ def test_the_root_reports_progress_after_every_epoch(outcome: Outcome) -> None:
 def test_both_exports_are_there(outcome: Outcome) -> None:
     """Keras' own format and the SavedModel lie side by side."""
     assert {"model.keras", "saved_model"} <= {path.name for path in (outcome.output / "model").iterdir()}
+
+
+def test_the_report_states_the_digest_of_each_file_of_the_model(outcome: Outcome) -> None:
+    """Every file counts, the model card included: the check of a passport reports any other file as a difference."""
+    folder = outcome.output / "model"
+    files = {
+        path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+    assert files == outcome.report.details["model_files"]
 
 
 @pytest.mark.slow

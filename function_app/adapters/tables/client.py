@@ -6,7 +6,7 @@ import random
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -93,11 +93,25 @@ class Tables:
             except ResourceNotFoundError:
                 return None
 
-    def scan(self, table: Table, condition: str, /, limit: int | None = None, **parameters: str) -> Iterator[Row]:
-        """Yield the rows that an OData condition names, in the order of their keys: one operation per 1,000 rows."""
+    def scan(
+        self,
+        table: Table,
+        condition: str,
+        /,
+        limit: int | None = None,
+        columns: Sequence[str] | None = None,
+        **parameters: str,
+    ) -> Iterator[Row]:
+        """Yield the rows that an OData condition names, in the order of their keys: one operation per 1,000 rows.
+
+        ``columns`` are those to read, all by default.
+        """
         with storage_errors(f"query table {self._prefix}{table}"):
             pages = self._client(table).query_entities(
-                condition, parameters=parameters, results_per_page=min(limit or 1000, 1000)
+                condition,
+                parameters=parameters,
+                results_per_page=min(limit or 1000, 1000),
+                select=None if columns is None else list(columns),
             )
             for number, entity in enumerate(pages, start=1):
                 yield _row(entity)

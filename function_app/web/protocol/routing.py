@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import inspect
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Annotated, Any
 
 from fastapi import Depends, Header, Request
+from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from starlette.responses import Response
 from starlette.types import Message
@@ -16,6 +17,7 @@ from starlette.types import Message
 from function_app.domain.errors import ChangedMeanwhileError, ServiceUnavailableError
 from function_app.web.bodies import Problem
 from function_app.web.protocol.idempotency import answered_once
+from function_app.web.protocol.rate_limit import KEY_PARAMETER
 
 Handler = Callable[[Request], Awaitable[Response]]
 IdempotencyKey = Annotated[
@@ -29,6 +31,7 @@ IdempotencyKey = Annotated[
     ),
 ]
 MAX_TAGS_CHARS = 2000
+MAX_NAMED = 10
 _ACTION = re.compile(r".*\}/[a-z-]+")
 """Path of an action on a resource, whose own path ends with a parameter."""
 _TAG = re.compile(r'(W/)?("[^"]*")')
@@ -94,17 +97,31 @@ class ApiRoute(APIRoute):
         """
         handle = super().get_route_handler()
         binds_key = "idempotency_key" in inspect.signature(self.endpoint).parameters
+        names = {one.alias for one in self.dependant.query_params}
 
         async def act(request: Request) -> Response:
             await _refuse_changed(request)
             return await handle(request)
 
         async def answer(request: Request) -> Response:
+            _refuse_unknown(request, names)
             if request.method == "GET":
                 return _tagged(await handle(request), request)
             return await (act(request) if binds_key else answered_once(request, act))
 
         return answer
+
+
+def _refuse_unknown(request: Request, names: Collection[str]) -> None:
+    """Raise RequestValidationError where the query has another parameter: a mistyped filter would filter nothing."""
+    unknown = [name for name in request.query_params if name not in names and name != KEY_PARAMETER]
+    known = f"known are {', '.join(sorted(names))}" if names else "there are none"
+    errors = [
+        {"type": "extra_forbidden", "loc": ("query", name), "msg": f"There is no such parameter; {known}"}
+        for name in unknown[:MAX_NAMED]
+    ]
+    if errors:
+        raise RequestValidationError(errors)
 
 
 def etag_of(body: bytes) -> str:

@@ -199,6 +199,18 @@ def test_a_version_lists_its_verdicts_and_no_others(ledger: Ledger) -> None:
     assert sorted(s.name for s in mine) == sorted(s.name for s in ledger.shards(DIGITS))
 
 
+def test_marks_say_of_each_verdict_where_it_is_and_what(ledger: Ledger) -> None:
+    """All buckets and splits of one version, and no others."""
+    mine = [shard_record(index, state=list(ShardState)[index % 2]) for index in range(18)]
+    mine.append(shard_record(0, split="test", name="any name, größe", num_shards=0))
+    other = DatasetVersion(dataset="digits", version="v1-b")
+    for shard in [*mine, shard_record(0, dataset_version=other)]:
+        ledger.record_shard(shard)
+    wanted = {(s.split, s.index, s.num_shards, s.name, s.state) for s in mine}
+    found = ledger.shard_marks(DIGITS)
+    assert (19, wanted) == (len(found), {(s.split, s.index, s.num_shards, s.name, s.state) for s in found})
+
+
 @pytest.mark.parametrize(
     "name", ["a/b", "a#b?c", "a\\b", "a|b", "50%", "it's", "größe ✓", "tab\there", "~41", "x" * 900, "é" * 300]
 )

@@ -9,6 +9,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -139,6 +140,33 @@ def test_parquet_and_compressed_shards_are_read_too(tmp_path: Path) -> None:
         (folder / name).write_bytes(gzip.compress(framed([with_image(n % 2) for n in range(9)])))
     (tmp_path / "pipelines" / "made.yaml").unlink()
     assert "tfrecord" == written(tmp_path, folder)[1].data.format
+
+
+def test_numbers_of_records_are_counted_or_estimated_by_what_was_looked_at(tmp_path: Path) -> None:
+    """Only the first records of large shards are read; the footer of Parquet has the number."""
+    folder = shards(tmp_path, *(with_image(n % 2) for n in range(9)), names=NAMES[:2])
+    assert "train has 18 records (counted)" in written(tmp_path, folder)[0]
+    large = [labelled(n % 2, image=image_bytes("PNG", (8, 8)), noise=b"\xff" * 20_000) for n in range(3000)]
+    (folder / NAMES[0]).write_bytes(framed(large))
+    (tmp_path / "pipelines" / "made.yaml").unlink()
+    [line] = [line for line in written(tmp_path, folder)[0].splitlines() if "(estimated)" in line]
+    assert 3009 == pytest.approx(int(line.split("train has ")[1].split()[0].replace(",", "")), abs=1), line
+    for name in NAMES[:2]:
+        (folder / name).unlink()
+    rows = pa.table({"image": [image_bytes("PNG", (8, 8))] * 999, "label": [n % 2 for n in range(999)]})
+    pq.write_table(rows, folder / "train-00000-of-00001.parquet")
+    (tmp_path / "pipelines" / "made.yaml").unlink()
+    assert "train has 999 records (counted)" in written(tmp_path, folder)[0]
+
+
+def test_row_numbers_of_pandas_are_no_feature(tmp_path: Path) -> None:
+    """It writes them as a column wherever they are not 0, 1, 2 and so on; no data scientist means them as a label."""
+    folder = shards(tmp_path, labelled(1), names=())
+    frame = pd.DataFrame({"image": [image_bytes("PNG", (8, 8))] * 20, "label": [n % 2 for n in range(20)]})
+    frame.sample(frac=1, random_state=1).to_parquet(folder / "train-00000-of-00001.parquet")
+    assert "__index_level_0__" in pq.read_schema(folder / "train-00000-of-00001.parquet").names
+    _, pipeline = written(tmp_path, folder)
+    assert ({"image", "label"}, "label") == (set(pipeline.data.features), pipeline.data.requirements().label)
 
 
 def test_a_table_that_spark_wrote_is_proposed_and_validated_as_it_is(tmp_path: Path) -> None:
@@ -306,7 +334,8 @@ def test_what_the_data_do_not_tell_is_marked(tmp_path: Path) -> None:
     assert "raw: {kind: bytes, encoding: raw, dtype: uint8, shape: [4]}  # CHECK: every value has 4 bytes" in text
     assert "model_module: scripts/model.py  # CHECK: no feature holds images" in text
     assert "WRONG " in output
-    assert "check: name the feature to train on" in output
+    assert "  check train.options.image_feature: name the feature to train on\n" in output
+    assert "  check data.features.raw: every value has 4 bytes; state the dtype and shape\n" in output
 
 
 def test_hostile_names_of_features_and_classes_stay_names(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any, Self
 from unittest.mock import Mock
@@ -110,10 +111,12 @@ def test_a_list_of_files_is_written_last_and_always(
             "--key",
             "k",
         )
-        status, _, err = landfall(capsys, "upload", tmp_path, *options)
+        status, out, err = landfall(capsys, "upload", tmp_path, *options)
         alone = landfall(capsys, "upload", shards[0], *options) if not num_there else (0, "", "upload it last")
     left = [f"digits/v1/train/{file.name}" for file in shards[num_there:]]
     assert (0, "") == (status, err)
+    assert f"Uploaded {len(left) + 1} file{'s' * bool(left)} as digits/v1" in out
+    assert ", and SHA256SUMS after them. Next: landfall status digits/v1\n" in out
     *others, last = recorder.uploaded[: 2 + len(left)]
     assert [("digits/v1/README.md", False), *((path, False) for path in left)] == sorted(others)
     assert ("digits/v1/SHA256SUMS", True) == last
@@ -133,11 +136,12 @@ def test_the_log_of_a_table_is_written_after_its_files_and_the_first_commit_last
     monkeypatch.setattr("cli.upload.command.open_uploader", lambda *_: recorder)
     with served(answered(DIGITS | {"layout": Layout(kind="delta").to_json()}), status=200) as url:
         account = ("--account-url", "https://a.blob.core.windows.net")
-        status, _, err = landfall(
-            capsys, "upload", tmp_path, "--to", "digits/v1", *account, "--url", url, "--key", "k"
+        status, out, err = landfall(
+            capsys, "upload", tmp_path, "--to", "digits/v1", *account, "--url", url, "--key", "k", "--json"
         )
     files, log = recorder.uploaded[:2], recorder.uploaded[2:]
-    assert (0, "") == (status, err)
+    assert (0, {"version": "digits/v1", "uploaded": 2, "were_there": 0}) == (status, json.loads(out))
+    assert err.startswith("uploading 2 files (18 bytes)\n")
     assert [(f"digits/v1/split=train/{name}.parquet", False) for name in "ab"] == sorted(files)
     assert [(f"digits/v1/_delta_log/{commits[number].name}", False) for number in (2, 0, 3)] == log
 

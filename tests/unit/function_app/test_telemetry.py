@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from azure.functions.queue import QueueMessage
 
 from cli.traces import read_trace, tree
 from function_app.adapters.notifiers import event_members
@@ -19,11 +20,11 @@ from function_app.domain.checks import ONE_ITEM, Check, CheckState
 from function_app.domain.errors import ServiceUnavailableError
 from function_app.domain.events import CREATED, read_uploads
 from function_app.explain.doctor import examine
+from function_app.functions import failures_on_record
 from function_app.ingest.messages import handle_passed_on
 from function_app.ingest.uploads import handle_upload
 from function_app.runs.following import handle_run_event
 from function_app.runs.submission import handle_request
-from function_app.sweep.dead_letters import failures_on_record
 from function_app.sweep.sweep import run_sweep
 from function_app.telemetry import MAX_CHARS, Span, TelemetrySink
 from shared.errors import LandfallError
@@ -296,7 +297,8 @@ def test_what_is_measured_has_few_dimensions() -> None:
     world.change_pipeline(on=clusters(vm_size="Standard_NC24ads_A100_v4", price_per_node_hour=3.0))
     inserted_at = world.clock()
     world.clock.move(seconds=5)
-    with failures_on_record("shard-uploaded", b"{}", world.services, inserted_at=inserted_at):
+    message = QueueMessage(body="{}", insertion_time=inserted_at)
+    with failures_on_record("shard-uploaded", message, world.services):
         pass
     world.upload_shards(*ALL_SHARDS)
     run = world.only_run()

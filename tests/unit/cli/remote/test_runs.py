@@ -391,6 +391,7 @@ SPENT: dict[str, Any] = {
     "num_runs": 2,
     "node_hours": 6.5,
     "cost": 21.0,
+    "currency": "USD",
     "unpriced_node_hours": 0.5,
     "is_whole": True,
     "datasets": [
@@ -412,11 +413,11 @@ def test_what_a_week_cost_is_one_command(capsys: Capture) -> None:
         assert (0, "/api/spending?hours=168&dataset=digits") == (status, seen[0][0])
         asked = landfall(capsys, "runs", "--since", "7d", "--limit", "1", "--url", url)
     assert [
-        "2026-11-20 09:00:00 UTC  planned         6.00 node-hours, cost 21.00       landfall-x-a1",
+        "2026-11-20 09:00:00 UTC  planned         6.00 node-hours, cost 21.00 USD   landfall-x-a1",
         "2026-11-19 09:00:00 UTC  planned         0.50 node-hours                   landfall-x-a1",
-        "digits: 6.00 node-hours, cost 21.00, runs: 1",
+        "digits: 6.00 node-hours, cost 21.00 USD, runs: 1",
         "letters: 0.50 node-hours, runs: 1",
-        "Together: 6.50 node-hours, cost 21.00, runs: 2, from 2026-11-13 12:00:00 UTC to 2026-11-20 12:00:00 UTC",
+        "Together: 6.50 node-hours, cost 21.00 USD, runs: 2, from 2026-11-13 12:00:00 UTC to 2026-11-20 12:00:00 UTC",
         "Without 0.50 node-hours of clusters that have no price.",
     ] == out.splitlines()
     assert ("… 1 older ones: add --limit" in asked[1], "/api/spending?hours=168") == (True, seen[1][0])
@@ -426,7 +427,7 @@ def test_a_week_without_runs_cost_nothing_and_one_without_prices_is_unknown() ->
     """These are two things."""
     nothing = SPENT | {"num_runs": 0, "runs": [], "datasets": [], "cost": None, "node_hours": 0.0}
     assert "No run had nodes" in "".join(describe_spending(nothing, 20))
-    assert "The cost is unknown: set price_per_node_hour" in "".join(describe_spending(SPENT | {"cost": None}, 20))
+    assert "The cost is unknown: neither clusters.yaml nor" in "".join(describe_spending(SPENT | {"cost": None}, 20))
 
 
 @pytest.mark.parametrize("since", ["7", "d", "0h", "400d", "-1d", "7 d", "\u0667d", "99999999d"])

@@ -100,6 +100,12 @@ def test_a_split_says_what_its_data_look_like() -> None:
         "    label: 2 labels, 1 (33.3%) to 3 (66.7%) of the records; 0 to 9",
         "    weight: 0.25 to 1.5",
     ] == list(describe_version(version(splits={"train": split})))
+    statistics.update(labels={"1": 45, "3": 45})
+    features["weight"].update(maximum=0.25)
+    statistics["features"] = {name: {**seen, "other": 0} for name, seen in features.items()}
+    assert ["    label: 2 labels, each 50.0% of the records; 0 to 9", "    weight: 0.25"] == list(
+        describe_version(version(splits={"train": split}))
+    )[-2:]
 
 
 def test_drift_and_refusal_are_shown() -> None:

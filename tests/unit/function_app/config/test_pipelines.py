@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from function_app.config.pipeline_files import parse_pipeline
 from function_app.domain.errors import PipelineError
 from tests.support import synthetic
 from tests.support.world import PIPELINE, own_script, read_pipeline
@@ -161,6 +162,28 @@ def test_a_script_of_ones_own_gets_arguments_instead_of_options() -> None:
     assert "train: options would have no effect: a script of your" in found(named, "options: {epochs: 3}")
     assert "train: arguments would have no effect: Landfall's" in found(PIPELINE, "arguments: [--rate]")
     assert "train.arguments.0: must be a text without line" in found(named, "arguments: ['${{inputs.data}}']")
+
+
+@pytest.mark.parametrize(
+    ("features", "options", "label"),
+    [
+        ("age: {kind: int64}\n    label: {kind: int64}", "{}", "label"),
+        ("age: {kind: int64}\n    kind: {kind: int64}", "{label_feature: kind}", "kind"),
+        (
+            "age: {kind: int64}\n    kind: {kind: int64}\n    x: {kind: float}\n  label_feature: age",
+            "{label_feature: kind}",
+            "age",
+        ),
+        ("age: {kind: int64}\n    label: {kind: bytes}", "{}", "age"),
+        ("age: {kind: int64}\n    label: {kind: int64, shape: [2]}", "{}", "age"),
+    ],
+)
+def test_the_label_of_drift_is_the_one_that_is_trained_on(features: str, options: str, label: str) -> None:
+    """Another number of the records would be compared in silence; a file that states one is right."""
+    image = "    image: {kind: float, shape: [2, 2, 1]}\n"
+    text = PIPELINE.replace(image, "").replace("label: {kind: int64, minimum: 0, maximum: 9}", features)
+    text = text.replace("options: {epochs: 3, per_process_batch_size: 1}", f"options: {options}")
+    assert label == parse_pipeline(text.encode(), "x.yaml").data.requirements().label
 
 
 def test_another_launcher_is_for_scripts_of_ones_own() -> None:

@@ -41,7 +41,7 @@ def test_a_closed_version_has_its_generation_and_runs() -> None:
 @pytest.mark.parametrize(
     ("dataset", "message"),
     [
-        ("letters", "dataset letters has no pipeline"),
+        ("letters", "dataset 'letters' has no pipeline; there are pipelines for digits"),
         ("digits", "nothing of digits/v9 has been noticed yet: .* `landfall reconcile`"),
     ],
 )

@@ -210,7 +210,10 @@ def test_a_version_of_a_dataset_without_a_pipeline_says_so() -> None:
     world.upload_shards(*ALL_SHARDS[:1])
     world.services = replace(world.services, pipelines={})
     explanation = explained(world, "digits/v1")
-    assert (["shard_accepted"], ("dataset digits has no pipeline",)) == (actions(explanation), explanation.awaited)
+    assert (["shard_accepted"], ("dataset 'digits' has no pipeline; there is no pipeline at all",)) == (
+        actions(explanation),
+        explanation.awaited,
+    )
 
 
 def test_a_shard_that_its_version_still_lacks_is_awaited() -> None:

@@ -12,6 +12,7 @@ from function_app.explain.run_description import describe_run
 from function_app.explain.spending import spending
 from function_app.runs.comparison import compared
 from tests.support.world import World
+from tests.unit.function_app.planning.worlds import facts
 from tests.unit.function_app.web.client import call, error, look
 
 WEEK = timedelta(days=7)
@@ -59,7 +60,20 @@ def test_what_has_no_price_is_said_to_have_none() -> None:
     world.change_machines(vm_size="Standard_NC24ads_A100_v4")
     found = spending(WEEK, world.services)
     assert (None, 6.0) == rounded(found.cost, found.unpriced_node_hours)
-    assert "no price in clusters.yaml" in look(world, "/costs").text
+    assert "unknown: no file has a price" in look(world, "/costs").text
+
+
+def test_prices_yaml_says_what_clusters_yaml_does_not() -> None:
+    """As in plans: a run, the costs of a week and the API state the same price with its currency."""
+    world = world_with_runs()
+    world.change_machines(vm_size="Standard_NC24ads_A100_v4")
+    world.services = replace(world.services, plan_facts=facts())
+    [run] = [each for each in world.ledger.runs() if each.ended_at is None]
+    assert (22.02, 0.0) == rounded((found := spending(WEEK, world.services)).cost, found.unpriced_node_hours)
+    assert "22.02 USD" in look(world, "/costs").text
+    assert "22.02 USD (6.00 node-hours)" in look(world, f"/runs/{run.run_id}").text
+    body = call(world, "GET", "/api/spending").json()
+    assert (22.02, "USD") == (round(body["cost"], 3), body["currency"])
 
 
 def test_a_run_that_waits_for_nodes_costs_nothing() -> None:

@@ -196,6 +196,18 @@ def test_files_that_the_list_does_not_name_are_no_part() -> None:
     assert (["train/before.tfrecord", "train/broken.tfrecord"], []) == (unlisted, missing(world))
 
 
+def test_a_file_beside_the_list_that_is_broken_later_does_not_hold_up_the_version() -> None:
+    """It was accepted when the counters of the whole version were noted, and the last verdict closes nevertheless."""
+    world, beside = listed_world(), "train/beside.tfrecord"
+    world.deliver(put(world, beside))
+    for name in FILES[:2]:
+        world.deliver(put(world, name))
+    world.deliver(put(world, SUMS, sums(*FILES)))
+    world.deliver(put(world, beside, b"broken"))
+    world.deliver(put(world, FILES[2]))
+    assert [list(FILES)] == closings(world)
+
+
 def test_texts_beside_the_data_may_be_listed() -> None:
     """So may files of splits that the pipeline does not ask for."""
     world = listed_world()

@@ -63,7 +63,7 @@ def test_a_version_that_is_not_whole_says_what_is_missing() -> None:
 
 def test_an_unknown_subject_is_not_found() -> None:
     """A dataset without a pipeline."""
-    with pytest.raises(NotFoundError, match="dataset letters has no pipeline"):
+    with pytest.raises(NotFoundError, match="dataset 'letters' has no pipeline"):
         request_run(DatasetVersion(dataset="letters", version="v1"), {}, trigger="http", services=World().services)
 
 

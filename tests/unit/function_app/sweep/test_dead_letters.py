@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from azure.functions.queue import QueueMessage
 
 from function_app.domain.errors import NotFoundError, ReplayRefusedError, ServiceUnavailableError
 from function_app.domain.events import (
@@ -18,12 +19,13 @@ from function_app.domain.events import (
 )
 from function_app.domain.records import DeadLetter, DeadLetterState, HistoryEntry, Undelivered
 from function_app.domain.run_states import RunState
+from function_app.functions import failures_on_record
 from function_app.runs.following import handle_run_event
 from function_app.sweep.dead_letters import (
     NO_ERROR_KNOWN,
     collect_dead_letters,
     failures_of,
-    failures_on_record,
+    record_failure,
     replay,
 )
 from function_app.testing.ledger import MemoryLedger
@@ -55,8 +57,7 @@ def collected(world: World, *found: Undelivered) -> DeadLetter:
 def fail(world: World, message: str, *, times: int = 1) -> None:
     """Let the handler of the upload fail."""
     for _ in range(times):
-        with pytest.raises(ServiceUnavailableError), failures_on_record(SHARD_UPLOADED, UPLOAD, world.services):
-            raise ServiceUnavailableError(message)
+        record_failure(SHARD_UPLOADED, UPLOAD, ServiceUnavailableError(message), world.services)
 
 
 def test_a_poison_message_becomes_a_letter_with_its_last_error() -> None:
@@ -207,7 +208,7 @@ def test_an_unknown_letter_is_not_found() -> None:
 def test_a_handler_that_succeeds_leaves_no_line() -> None:
     """There is one line for each failure and none for anything else."""
     world = World()
-    with failures_on_record(SHARD_UPLOADED, b"body", world.services):
+    with failures_on_record(SHARD_UPLOADED, QueueMessage(body="body"), world.services):
         pass
     assert [] == failures_of(SHARD_UPLOADED, "body", world.services)
 
@@ -215,7 +216,8 @@ def test_a_handler_that_succeeds_leaves_no_line() -> None:
 def test_an_error_is_recorded_and_goes_on() -> None:
     """The host must see it, or it would take the message for handled."""
     world = World()
-    with pytest.raises(NotFoundError), failures_on_record(SHARD_UPLOADED, b"body", world.services):
+    message = QueueMessage(body="body")
+    with pytest.raises(NotFoundError), failures_on_record(SHARD_UPLOADED, message, world.services):
         raise NotFoundError("the run is\nnot on record")
     assert ["the run is not on record"] == [
         line.reason for line in failures_of(SHARD_UPLOADED, "body", world.services)
@@ -225,16 +227,14 @@ def test_an_error_is_recorded_and_goes_on() -> None:
 def test_an_unforeseen_error_is_recorded_with_its_kind() -> None:
     """A bare message of a KeyError says nothing."""
     world = World()
-    with pytest.raises(KeyError), failures_on_record(SHARD_UPLOADED, "body", world.services):
-        raise KeyError("subject")
+    record_failure(SHARD_UPLOADED, "body", KeyError("subject"), world.services)
     assert ["KeyError: 'subject'"] == [line.reason for line in failures_of(SHARD_UPLOADED, "body", world.services)]
 
 
 def test_messages_are_distinguished_by_source_and_body() -> None:
     """A failure of one is no failure of another."""
     world = World()
-    with pytest.raises(NotFoundError), failures_on_record(SHARD_UPLOADED, "body", world.services):
-        raise NotFoundError("gone")
+    record_failure(SHARD_UPLOADED, "body", NotFoundError("gone"), world.services)
     found = [failures_of(source, body, world.services) for source, body in ((SHARD_UPLOADED, "x"), ("other", "body"))]
     assert [[], []] == found
 
@@ -249,5 +249,6 @@ class SilentLedger(MemoryLedger):
 def test_where_the_ledger_fails_too_the_first_error_goes_on() -> None:
     """What brought the handler down is what the host should log."""
     world = World(ledger=SilentLedger())
-    with pytest.raises(NotFoundError), failures_on_record(SHARD_UPLOADED, "body", world.services):
+    message = QueueMessage(body="body")
+    with pytest.raises(NotFoundError), failures_on_record(SHARD_UPLOADED, message, world.services):
         raise NotFoundError("gone")

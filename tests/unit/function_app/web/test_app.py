@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -200,6 +201,21 @@ def test_the_api_describes_itself() -> None:
             None,
             {"detail": "query limit: Input should be greater than or equal to 1", "parameter": "limit"},
         ),
+        (
+            "GET",
+            "/api/runs?stat=failed&code=key",
+            None,
+            {
+                "detail": "query stat: There is no such parameter; known are after, dataset, limit, state",
+                "parameter": "stat",
+            },
+        ),
+        (
+            "POST",
+            "/api/reconcile?force=true",
+            None,
+            {"detail": "query force: There is no such parameter; there are none", "parameter": "force"},
+        ),
     ],
 )
 def test_a_problem_names_the_place_in_the_request(
@@ -212,6 +228,28 @@ def test_a_problem_names_the_place_in_the_request(
     assert 422 == error(answer)[0]
     assert [expected] == answer.json()["errors"]
     assert expected["detail"] in answer.json()["detail"]
+
+
+def test_a_header_that_is_read_twice_is_one_problem() -> None:
+    """The route of runs binds the key to what it starts, and every POST checks it."""
+    answer = call(World(), "POST", "/api/runs", json={"dataset": "digits"}, headers={"Idempotency-Key": "a b"})
+    assert ["Idempotency-Key"] == [part["parameter"] for part in answer.json()["errors"]]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "content", "words"),
+    [
+        ("GET", "/api/run", b"", "/api/docs lists those that it has"),
+        ("DELETE", "/api/runs", b"", "the header Allow lists"),
+        ("POST", "/api/runs", b"[" * 30_000, "cannot be read as JSON: it is no UTF-8, nested too deeply"),
+    ],
+)
+def test_what_no_route_takes_is_answered_in_whole_sentences(
+    method: str, path: str, content: bytes, words: str
+) -> None:
+    """They say what to do instead."""
+    answer = call(World(), method, path, content=content, headers={"Content-Type": "application/json"})
+    assert words in answer.json()["detail"]
 
 
 def test_text_that_is_not_json_is_shown_its_place() -> None:
@@ -227,6 +265,11 @@ def test_the_page_of_the_api_shows_every_request_problem_and_body() -> None:
     text = bytes(build_api_page().body).decode()
     document = call(World(), "GET", "/api/openapi.json").json()
     for path, operations in document["paths"].items():
-        assert all(f"<code>{method.upper()} {path}</code>" in text for method in operations)
+        assert all(2 == text.count(f"<code>{method.upper()} {path}</code>") for method in operations), path
+    linked = re.findall(r'href="#([^"]+)"', text)
+    assert set() == set(linked) - set(re.findall(r'id="([^"]+)"', text))
+    assert len(linked) > len(document["paths"])
     assert all(f'id="body-{name}"' in text for name in document["components"]["schemas"])
     assert all(f'id="{code}"' in text for code in codes())
+    assert ([], False) == (re.findall(r".{40}\\n.{40}", text), "`" in text), "line breaks and marks of the document"
+    assert "integer, at least 1, at most 1000, default 100" in text

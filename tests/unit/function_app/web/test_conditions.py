@@ -41,7 +41,7 @@ def test_a_key_is_refused_for_everything_but_its_request() -> None:
         (f"/api/dead-letters/{name}/replay", {}),
         (f"/api/runs/{run.run_id}/cancel", {}),
         ("/api/reconcile", {"content": b"x"}),
-        ("/api/reconcile?x=1", {}),
+        ("/api/reconcile?code=1", {}),
         ("/api/runs", {"json": body}),
     ]
     refusals = [error(call(world, "POST", path, headers=KEY, **sent)) for path, sent in others]

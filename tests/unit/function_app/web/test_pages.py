@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from dataclasses import replace
@@ -13,6 +14,7 @@ from function_app.domain.errors import LogUnreadableError, ServiceUnavailableErr
 from function_app.domain.records import RunRecord, ShardRecord, ShardState
 from function_app.explain.overview import overview
 from function_app.runs.admission import hold_data
+from function_app.testing.ledger import MemoryLedger
 from function_app.web.app import build_pages_app
 from function_app.web.pages import MAX_REJECTED
 from function_app.web.rendering import STATIC
@@ -173,7 +175,7 @@ def test_a_run_shows_its_timeline_its_epochs_and_its_log() -> None:
     assert "2 of 3 epochs, step 20 · loss 0.5" in seen
     assert 3 == page.text.count("<polyline")  # loss, validation loss, accuracy
     assert "5 min, so far" in seen
-    assert "0.17 node-hours; clusters.yaml has no price" in seen
+    assert "0.17 node-hours; no file has a price" in seen
     assert "LANDFALL_PROGRESS" not in page.text
 
 
@@ -406,8 +408,8 @@ def test_only_what_may_change_is_asked_for_again() -> None:
     assert "data-refresh-s" not in look(world, "/datasets/digits/v1").text
 
 
-def test_the_page_of_a_large_version_stays_small() -> None:
-    """10,000 shards, a tenth of them rejected: a page of moderate size, with at most 1,000 links to cells."""
+def test_the_page_of_a_large_version_stays_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """10,000 shards, a fifth of them rejected: first cells alone, then a page of moderate size with as many links."""
     world = World()
     world.deliver(world.put("train-00000-of-10000.tfrecord"))
     world.deliver(world.put("train-00001-of-10000.tfrecord", b"junk"))
@@ -416,9 +418,14 @@ def test_the_page_of_a_large_version_stays_small() -> None:
         row: ShardRecord = bad if index % 5 == 1 else good
         name = f"train-{index:05d}-of-10000.tfrecord"
         world.ledger.shard_rows[VERSION, "train", index] = replace(row, index=index, name=name)
-    brief = look(world, "/datasets/digits/v1").text
-    assert "Show all 10,000 shards" in texts(brief)
-    assert len(brief) < 10_000
+    marks = world.ledger.shard_marks(VERSION)
+    with monkeypatch.context() as patched:  # the first page reads no whole row
+        patched.delattr(MemoryLedger, "shards")
+        patched.setattr(MemoryLedger, "shard_marks", lambda *_: marks)
+        brief = look(world, "/datasets/digits/v1").text
+    assert "8,000 accepted 2,000 rejected 0 not uploaded of 10,000 shards" in texts(brief)
+    assert (1000, True) == (brief.count("data-panel"), 'href="?shards=all" data-load' in brief)
+    assert len(brief) < 600_000
     page = look(world, "/datasets/digits/v1?shards=all").text
     assert 1000 == page.count("data-panel")
     assert MAX_REJECTED == page.count('<td class="nowrap"><a href="/datasets')
@@ -430,3 +437,41 @@ def test_the_pages_have_no_route_of_the_api() -> None:
     """The host asks for no key before them."""
     limited = vars(build_pages_app(lambda: World().services))["_app"]
     assert "/api" not in repr(vars(limited)["_app"].routes)
+
+
+def test_runs_are_listed_by_dataset_and_state_and_further_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The newest first; what was chosen stays chosen on the next page."""
+    monkeypatch.setattr("function_app.web.pages.MAX_LISTED_RUNS", 2)
+    world = World()
+    world.add_pipelines("letters")
+    digits = [world.finish(world.train(version=f"v{number}")).run_id for number in (1, 2, 3)]
+    letters = world.train(version="v1", dataset="letters").run_id
+    newest = look(world, "/runs").text
+    assert [letters, digits[2]] == re.findall(r'<a href="/runs/([^"?]+)">', newest)
+    asked = look(world, "/runs?dataset=digits&state=registered").text
+    assert digits[:0:-1] == re.findall(r'<a href="/runs/([^"?]+)">', asked)
+    [older] = re.findall(r'<a href="([^"]+)">Older runs', asked)
+    last = look(world, html.unescape(older)).text
+    assert (digits[:1], False) == (re.findall(r'<a href="/runs/([^"?]+)">', last), "Older runs" in last)
+    assert "<option selected>digits</option>" in last
+    assert '<option value="registered" selected>' in last
+    assert "There is no such run" in look(world, "/runs?state=failed").text
+    assert [404, 422] == [look(world, f"/runs?{query}").status_code for query in ("after=nowhere", "state=odd")]
+
+
+def test_a_dataset_lists_its_versions() -> None:
+    """Complete ones with what they hold, incomplete ones too, and how to upload the first."""
+    world = World()
+    assert "landfall upload FOLDER --to digits/VERSION" in look(world, "/datasets/digits").text
+    world.upload_version()
+    world.upload_shards(ALL_SHARDS[0], version="v2")
+    seen = texts(look(world, "/datasets/digits").text)
+    assert re.search(r"digits/v2 incomplete +digits/v1 complete 0 s ago 3 33", seen)
+    assert 404 == look(world, "/datasets/nowhere").status_code
+
+
+def test_what_stands_in_backquotes_is_code_and_nothing_else_becomes_markup() -> None:
+    """Also where the text comes from outside."""
+    page = look(World(), "/datasets/digits/%3Cb%3Ev").text
+    assert "<b>" not in page
+    assert "<code>landfall why digits/&lt;b&gt;v/SHARD</code>" in page

@@ -12,8 +12,8 @@ from function_app.config.pipeline_files import MAX_MODULES, read_modules, read_s
 from function_app.domain.errors import ScriptRefusedError
 from function_app.domain.records import RunRecord
 from function_app.domain.run_states import RunState
+from function_app.runs.mistakes import ScriptCheck, check_script
 from function_app.runs.requests import request_run
-from function_app.runs.script_check import ScriptCheck, check_script
 from function_app.runs.submission import submit_run
 from function_app.runs.sweep_requests import SweepRequest, request_sweep
 from function_app.sweep.sweep import run_sweep

@@ -1,1 +1,0 @@
-"""Benchmarks of what the design promises: `python -m bench [NAME]`."""

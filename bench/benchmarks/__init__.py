@@ -1,1 +1,0 @@
-"""One module per benchmark, each with `run(context) -> list[Figure]`; a module that is here is found."""

@@ -1,1 +1,0 @@
-"""Programs that a benchmark starts in processes of their own, in the environment that they measure."""

@@ -1,4 +1,4 @@
-"""What bounds the cost of YAML that others wrote, for loaders of PyYAML."""
+"""Limits on the cost of untrusted YAML, for loaders of PyYAML."""
 
 from __future__ import annotations
 

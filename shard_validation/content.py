@@ -1,6 +1,6 @@
-"""The content of a shard: where its bytes come from, how they are read ahead, and what the first of them say.
+"""The content of a shard: the source of its bytes, reading ahead, and recognition by the first bytes.
 
-Content decides what a file is, and its name must not contradict it.
+The content decides what a file is; its name must not contradict the content.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _NUM_SLOTS = 2
 _NUM_REFILLED_SLOTS = 3
 """Checking small records rarely releases the interpreter lock; a third slot is filled when it does."""
 _Slot = Callable[[int, int], Chunk]
-"""Reads at an offset a number of bytes. Reading takes a free slot, so there are never more chunks than slots."""
+"""Reads a number of bytes at an offset. Each read needs a free slot, so there are never more chunks than slots."""
 
 MAX_HELD_BYTES = 1 << 20
-"""Reading so much takes hardly longer than the round trip of a request."""
+"""Reading this many bytes takes hardly longer than the round trip of a request."""
 HEAD_BYTES = 512
 """Bytes at the start of a file that decide what it is; a text may begin with blanks."""
 JPEG_MAGIC = b"\xff\xd8\xff"
@@ -114,7 +114,7 @@ class SourceError(LandfallError):
     code: ClassVar[ReasonCode] = ReasonCode.SOURCE_UNAVAILABLE
 
     def reason(self, shard: str) -> Reason:
-        """Return the error as a reason, to list it beside verdicts."""
+        """Return the error as a reason, to list it together with verdicts."""
         return Reason(code=self.code, shard=shard, message=str(self))
 
 
@@ -137,7 +137,7 @@ class SourceForbiddenError(SourceError):
 
 
 class SourceUnavailableError(SourceError):
-    """The storage did not answer, or not completely; trying again may help."""
+    """The storage did not answer, or answered incompletely; retrying may help."""
 
 
 @dataclass(frozen=True)
@@ -326,7 +326,7 @@ def _refilled(source: RefillingSource, memory: memoryview) -> _Slot:
 
 @dataclass(frozen=True, kw_only=True)
 class Content:
-    """What the first bytes of a file say."""
+    """The kind of content that the first bytes of a file show."""
 
     data_format: DataFormat | None
     """None if the file is not a shard."""

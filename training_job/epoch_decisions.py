@@ -29,7 +29,7 @@ class Standing:
 
 @dataclass(frozen=True, kw_only=True)
 class Rules:
-    """The monitored metric, and how long to wait for it to improve; a patience of 0 means for ever."""
+    """The monitored metric, and how long to wait for it to improve; a patience of 0 means indefinitely."""
 
     monitor: str
     minimum_delta: float = 0.0

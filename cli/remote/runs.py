@@ -92,7 +92,7 @@ def describe_spending(spent: Mapping[str, Any], limit: int) -> Iterator[str]:
         return
     yield f"Together: {_spent(spent, currency)}, runs: {spent['num_runs']:,}, {span}"
     if spent["cost"] is None:
-        yield "The cost is unknown: neither clusters.yaml nor prices.yaml has the price_per_node_hour of these clusters."
+        yield "The cost is unknown: neither clusters.yaml nor prices.yaml has price_per_node_hour for these clusters."
     elif (unpriced := f"{spent['unpriced_node_hours']:.2f}") != "0.00":
         yield f"Without {unpriced} node-hours of clusters that have no price."
     if not spent["is_whole"]:

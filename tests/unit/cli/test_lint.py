@@ -37,7 +37,7 @@ def test_a_finding_says_where_why_and_what_to_write(capsys: pytest.CaptureFixtur
     path = written(tmp_path, BAD)
     status, out, _ = landfall(capsys, "lint", path)
     place, why, fix, last = out.splitlines()
-    assert (1, f"{path}:2:7: error missing_init: rank is called, but hvd.init() never") == (status, place)
+    assert (1, f"{path}:2:7: error missing_init: rank is called, but hvd.init() never is") == (status, place)
     assert ("    why: ", "    fix: Call `hvd.init()` once, before any other Horovod call.") == (why[:9], fix)
     assert f"FINDINGS  {path}  (1 error, 0 warnings, 0 advice)" == last
 
@@ -147,7 +147,7 @@ def test_a_notebook_is_read_by_cells(capsys: pytest.CaptureFixture[str], tmp_pat
     cells = [{"cell_type": "code", "source": text, "outputs": [picture]} for text in ("%matplotlib inline", BAD)]
     path = written(tmp_path, json.dumps({"nbformat": 4, "metadata": {}, "cells": cells}), "mine.ipynb")
     status, out, _ = landfall(capsys, "lint", path)
-    assert (1, f"{path}:cell 2:2:7: error missing_init: rank is called, but hvd.init() never") == (
+    assert (1, f"{path}:cell 2:2:7: error missing_init: rank is called, but hvd.init() never is") == (
         status,
         out.splitlines()[0],
     )

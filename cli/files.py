@@ -1,7 +1,9 @@
-"""Read users' files up to a limit; write new files without replacing existing ones; and shorten their paths."""
+"""Read users' files up to a limit; write new files, or replace one atomically; and shorten their paths."""
 
 from __future__ import annotations
 
+import os
+import shutil
 from pathlib import Path
 
 from cli.errors import CliError
@@ -41,3 +43,17 @@ def write_new(path: Path, text: str, *, otherwise: str) -> None:
         raise CliError(f"{name}: exists already. {otherwise}") from error
     except OSError as error:
         raise CliError(f"{name}: cannot be written: {error.strerror}.") from error
+
+
+def replace_whole(path: Path, content: bytes) -> None:
+    """Replace a file whole or not at all, where a link leads to it too. Raises CliError."""
+    target = Path(os.path.realpath(path))
+    aside = target.with_name(f".{target.name}.new")
+    try:
+        aside.write_bytes(content)
+        if target.exists():
+            shutil.copymode(target, aside)
+        aside.replace(target)
+    except OSError as error:
+        aside.unlink(missing_ok=True)
+        raise CliError(f"{one_line(str(path))}: cannot be written: {error.strerror}.") from error

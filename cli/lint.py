@@ -13,7 +13,7 @@ from pathlib import Path, PurePath
 
 import click
 
-from cli.errors import CliError
+from cli.files import replace_whole
 from horovod_lint import (
     MAX_NOTEBOOK_BYTES,
     MAX_SCRIPT_BYTES,
@@ -135,23 +135,10 @@ def _mend(paths: Sequence[Path], machine: Machine, *, is_written: bool, is_json:
             continue  # the lint reports it
         if fixed.content != content:
             if is_written:
-                _write(path, fixed.content)
+                replace_whole(path, fixed.content)
             click.echo(_changes(path, content, fixed.content))
         else:
             click.echo(f"unchanged {one_line(str(path))}  (it has no finding with a mechanical fix)")
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Replace a script atomically, also through a symbolic link. Raises CliError."""
-    target = Path(os.path.realpath(path))
-    aside = target.with_name(f".{target.name}.new")
-    try:
-        aside.write_bytes(content)
-        shutil.copymode(target, aside)
-        aside.replace(target)
-    except OSError as error:
-        aside.unlink(missing_ok=True)
-        raise CliError(f"{one_line(str(path))}: cannot be written: {error.strerror}.") from error
 
 
 def _changes(path: Path, before: bytes, after: bytes) -> str:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 130
 """Exit status after SIGINT, as shells set it."""
-ONLY_IN_CLONE = frozenset({"demo", "up", "publish", "doctor", "hook", "smoke"})
+ONLY_IN_CLONE = frozenset({"demo", "up", "publish", "hook", "smoke"})
 """Commands that need files of the clone: the twin, the training, the templates."""
 
 
@@ -106,11 +106,11 @@ COMMANDS = {
     "import-batchai": LazyCommand(
         "cli.importing.batchai", "import_batchai", "Write a pipeline file for a job of Azure Batch AI."
     ),
-    "publish": LazyCommand("cli.publish.command", "publish", "Register the training's environment and code."),
+    "publish": LazyCommand("cli.deploy.publish", "publish", "Register the training's environment and code."),
     "doctor": LazyCommand("cli.doctor.command", "doctor", "Check a deployment and show fixes."),
-    "hook": LazyCommand("cli.deploy.command", "hook", "Run a step of `azd up`; azure.yaml calls it."),
+    "hook": LazyCommand("cli.deploy.hook", "hook", "Run a step of `azd up`; azure.yaml calls it."),
     "smoke": LazyCommand("cli.smoke.command", "smoke", "Test a deployment with a small training."),
-    "upload": LazyCommand("cli.upload.command", "upload", "Upload shards as a dataset version."),
+    "upload": LazyCommand("cli.upload", "upload", "Upload shards as a dataset version."),
     "plan": LazyCommand("cli.remote.plan", "plan", "Show the time and cost of a run before it is submitted."),
     "status": LazyCommand("cli.remote.status", "status", "Show an overview, or one dataset version."),
     "watch": LazyCommand("cli.remote.watching", "watch", "Show changes as they happen, until Ctrl-C."),

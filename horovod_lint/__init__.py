@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from horovod_lint.findings import Finding, LintReport
 from horovod_lint.fixes import FIXABLE, fix_script
-from horovod_lint.linking import OTHERS_CODE, ScriptFile, scripts_among
+from horovod_lint.linking import OTHERS_CODE, ScriptFile, refused_modules, scripts_among
 from horovod_lint.lint import lint_script
 from horovod_lint.notebook import MAX_NOTEBOOK_BYTES, NOTEBOOK_SUFFIX
 from horovod_lint.notebook_edits import cell_texts
@@ -34,5 +34,6 @@ __all__ = [
     "cell_texts",
     "fix_script",
     "lint_script",
+    "refused_modules",
     "scripts_among",
 ]

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from horovod_lint.findings import Finding
 from horovod_lint.lint import lint_script, read_source
-from horovod_lint.notebook import NOTEBOOK_SUFFIX
+from horovod_lint.notebook import CELLS_SUFFIX, NOTEBOOK_SUFFIX
 from horovod_lint.notebook_edits import Row, rows_of, with_cells
 from horovod_lint.rules import RuleCode
 from horovod_lint.script import FunctionNode, Script, ScriptError, argument_of, constant_of, keyword_of, last_name
@@ -64,7 +64,11 @@ def fix_script(content: bytes, name: str, machine: Machine | None = None) -> Fix
 def _fix_notebook(content: bytes, name: str, machine: Machine) -> Fixed:
     """Fix the script that consists of a notebook's cells, and put the changed cells back."""
     source, rows = read_source(content, name), tuple(rows_of(content, name))
-    document, findings = _mended(_Document(lines=tuple(source.text.split("\n")), rows=rows), f"{name}:cells", machine)
+    document, findings = _mended(
+        _Document(lines=tuple(source.text.split("\n")), rows=rows),
+        f"{name[: -len(NOTEBOOK_SUFFIX)]}{CELLS_SUFFIX}",
+        machine,
+    )
     before, after = _texts_of(rows), _texts_of(document.rows)
     changed = {cell: after.get(cell, "") for cell, text in before.items() if after.get(cell, "") != text}
     return Fixed(content=with_cells(content, name, changed) if changed else content, findings=tuple(findings))
@@ -125,13 +129,21 @@ def _mended(document: _Document, name: str, machine: Machine) -> tuple[_Document
             after = lint_script(edited.script, name, machine).findings
         except ScriptError:
             continue
-        counts = Counter(f.code for f in before)
-        counts.subtract(f.code for f in after)
+        counts = _counted(before)
+        counts.subtract(_counted(after))
         if edited != document and counts[finding.code] > 0 and min(counts.values()) >= 0:
             document, before = edited, after
             mended.append(finding)
             tried.clear()
     return document, mended
+
+
+def _counted(findings: Iterable[Finding]) -> Counter[RuleCode]:
+    """Return the number of findings of each rule; the one about Keras 3 names every use, and counts as many."""
+    counts: Counter[RuleCode] = Counter()
+    for each in findings:
+        counts[each.code] += each.message.count(" on line ") if each.code is RuleCode.KERAS3_INCOMPATIBLE else 1
+    return counts
 
 
 class _Fixer:

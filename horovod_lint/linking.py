@@ -12,7 +12,15 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 
 from horovod_lint.names import restore_names
-from horovod_lint.script import MAX_SCRIPT_BYTES, FunctionNode, Part, ScriptError, Source, parse_source
+from horovod_lint.script import (
+    MAX_SCRIPT_BYTES,
+    FunctionNode,
+    NotPythonError,
+    Part,
+    ScriptError,
+    Source,
+    parse_source,
+)
 
 OTHERS_CODE = frozenset({"__pycache__", "node_modules", "site-packages", "venv"})
 """Folders with other people's code; those whose names begin with a dot are skipped too."""
@@ -112,6 +120,27 @@ def link(entry: ScriptFile, source: Source, files: Mapping[PurePath, ScriptFile]
         parts=tuple(parts),
     )
     return linked, tuple(module.file.name for path, module in modules.items() if path != entry.path)
+
+
+def refused_modules(entry: ScriptFile, files: Mapping[PurePath, ScriptFile]) -> Iterator[str]:
+    """Yield why Python refuses a module that a script imports when it starts, also through others.
+
+    An import within a function or a condition may never be reached. Raises ScriptError for the script itself.
+    """
+    finder = _Finder(files, entry.path)
+    pending, seen = [(entry.path, parse_source(entry.content, entry.name).tree)], {entry.path}
+    while pending:
+        path, tree = pending.pop()
+        for module in (each for node in tree.body for each in finder.files_of(node, path)):
+            if module in seen:
+                continue
+            seen.add(module)
+            try:
+                pending.append((module, parse_source(files[module].content, files[module].name).tree))
+            except NotPythonError as error:
+                yield str(error)
+            except ScriptError:
+                continue  # Python has other limits
 
 
 class _Finder:

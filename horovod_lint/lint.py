@@ -11,7 +11,7 @@ from horovod_lint.checks import arguments, connection, data, machine, ranks, sch
 from horovod_lint.findings import Finding, LintReport, apply_suppressions, read_suppressions
 from horovod_lint.linking import ScriptFile, link
 from horovod_lint.names import restore_names
-from horovod_lint.notebook import NOTEBOOK_SUFFIX, parse_notebook
+from horovod_lint.notebook import CELLS_SUFFIX, NOTEBOOK_SUFFIX, parse_notebook
 from horovod_lint.script import Script, ScriptError, Source, parse_source, too_complex
 from horovod_lint.view import Machine, View
 
@@ -66,7 +66,7 @@ def read_source(content: bytes, name: str) -> Source:
     """Parse a script, or the code cells of a notebook, depending on its suffix. Raises ScriptError."""
     if name.lower().endswith(NOTEBOOK_SUFFIX):
         return parse_notebook(content, name)
-    source = parse_source(content, name)
+    source = parse_source(content, name, is_notebook=name.endswith(CELLS_SUFFIX))
     body = source.tree.body
     if content.lstrip()[:1] in (b"{", b"[") and len(body) == 1 and isinstance(body[0], ast.Expr):
         # a single mapping or list is valid Python, and has no findings

@@ -18,6 +18,8 @@ from horovod_lint.script import MAX_SCRIPT_BYTES, Part, ScriptError, Source, par
 MAX_NOTEBOOK_BYTES = 32 << 20
 """Includes the stored outputs, such as images; the code alone has the limit of a script."""
 NOTEBOOK_SUFFIX = ".ipynb"
+CELLS_SUFFIX = f"{NOTEBOOK_SUFFIX}:cells"
+"""End of the name of a script that the cells of a notebook are read as."""
 OLDEST, _NEWEST = 3, 4
 _MAX_SHOWN_CHARS = 60
 _UNKNOWN = "get_ipython()"
@@ -79,7 +81,9 @@ def parse_notebook(content: bytes, name: str) -> Source:
         parts.append(Part(first_line=len(lines) + 1, cell=cell.number))
         lines += cell.lines
     text = "\n".join([*lines, ""])
-    return Source(name=name, text=text, tree=parse_text(text, name), parts=tuple(parts) or (Part(),))
+    return Source(
+        name=name, text=text, tree=parse_text(text, name, is_notebook=True), parts=tuple(parts) or (Part(),)
+    )
 
 
 def read_notebook(content: bytes, name: str) -> Notebook:
@@ -94,7 +98,7 @@ def read_notebook(content: bytes, name: str) -> Notebook:
                 f"{name}: the code cells have more than {MAX_SCRIPT_BYTES} characters; move functions into modules"
             )
         lines = tuple(_python_lines(number, text, omissions))
-        parse_text("\n".join([*lines, ""]), f"{name}:cell {number}")
+        parse_text("\n".join([*lines, ""]), f"{name}:cell {number}", is_notebook=True)
         cells.append(Cell(number=number, lines=lines))
     return Notebook(cells=tuple(cells), omissions=tuple(omissions))
 

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
 
+from horovod_lint.grammar import refusal
 from shared.errors import LandfallError
 
 MAX_SCRIPT_BYTES = 256 << 10
@@ -35,6 +36,10 @@ _CHANGING = frozenset({"append", "extend", "insert", "update", "add"})
 
 class ScriptError(LandfallError):
     """A training script cannot be analysed; the message names the file, the line and the problem."""
+
+
+class NotPythonError(ScriptError):
+    """Python itself would refuse the script."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,20 +76,23 @@ class Source:
         return f"line {number}{cell}{f' of {part.file}' if part.file else ''}"
 
 
-def parse_source(content: bytes, name: str) -> Source:
-    """Parse a script; errors call it ``name``. Raises ScriptError."""
+def parse_source(content: bytes, name: str, *, is_notebook: bool = False) -> Source:
+    """Parse a script, or what the cells of a notebook are read as; errors call it ``name``. Raises ScriptError."""
     if len(content) > MAX_SCRIPT_BYTES:
         raise ScriptError(f"{name}: the script is larger than {MAX_SCRIPT_BYTES} bytes; split it into modules")
     text = _decoded(content, name)
-    return Source(name=name, text=text, tree=parse_text(text, name))
+    return Source(name=name, text=text, tree=parse_text(text, name, is_notebook=is_notebook))
 
 
-def parse_text(text: str, name: str) -> ast.Module:
+def parse_text(text: str, name: str, *, is_notebook: bool = False) -> ast.Module:
     """Return the syntax tree of a text within the limits; errors call it ``name``. Raises ScriptError."""
     tree = _parsed(text, name)
     line = _too_deep(tree)
     if line is not None:
         raise ScriptError(f"{name}:{line}: {_TOO_DEEP}")
+    refused = refusal(tree, text, is_notebook=is_notebook)
+    if refused is not None:
+        raise NotPythonError(f"{name}:{refused[0]}: not Python 3: {refused[1]}")
     return tree
 
 
@@ -96,18 +104,18 @@ def too_complex(name: str) -> ScriptError:
 def _decoded(content: bytes, name: str) -> str:
     if b"\0" in content:
         line = content[: content.index(b"\0")].count(b"\n") + 1
-        raise ScriptError(f"{name}:{line}: not Python source: it contains a null byte")
+        raise NotPythonError(f"{name}:{line}: not Python source: it contains a null byte")
     try:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(content).readline)
         return content.decode(encoding)
     except SyntaxError as error:
-        raise ScriptError(f"{name}:1: cannot decode the script: {error.msg}; declare its encoding") from error
+        raise NotPythonError(f"{name}:1: cannot decode the script: {error.msg}; declare its encoding") from error
     except UnicodeDecodeError as error:
         line = content[: error.start].count(b"\n") + 1
         seen = content[error.start : error.start + 1].hex()
-        raise ScriptError(f"{name}:{line}: not text in {error.encoding}: invalid byte 0x{seen}") from error
+        raise NotPythonError(f"{name}:{line}: not text in {error.encoding}: invalid byte 0x{seen}") from error
     except (LookupError, ValueError) as error:
-        raise ScriptError(f"{name}:1: cannot decode the script: {error}") from error
+        raise NotPythonError(f"{name}:1: cannot decode the script: {error}") from error
 
 
 def _parsed(text: str, name: str) -> ast.Module:
@@ -117,11 +125,11 @@ def _parsed(text: str, name: str) -> ast.Module:
             return ast.parse(text)
     except SyntaxError as error:
         seen = f": {error.text.strip()[:_MAX_SHOWN_CHARS]!r}" if error.text else ""
-        raise ScriptError(f"{name}:{error.lineno or 1}: not Python 3: {error.msg}{seen}") from error
+        raise NotPythonError(f"{name}:{error.lineno or 1}: not Python 3: {error.msg}{seen}") from error
     except (RecursionError, MemoryError) as error:
         raise ScriptError(f"{name}:1: {_TOO_DEEP}") from error
     except ValueError as error:
-        raise ScriptError(f"{name}:1: not Python source: {error}") from error
+        raise NotPythonError(f"{name}:1: not Python source: {error}") from error
 
 
 def _too_deep(tree: ast.Module) -> int | None:

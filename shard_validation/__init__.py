@@ -24,7 +24,6 @@ from shard_validation.content import (
     check_name,
 )
 from shard_validation.drift import Drift, DriftMeasure, measure_drift
-from shard_validation.examples.message import encode_example
 from shard_validation.reasons import MEANINGS, Reason, ReasonCode
 from shard_validation.requirements import (
     CountsPolicy,
@@ -45,6 +44,7 @@ from shard_validation.sets import (
     merge_statistics,
     read_counts,
 )
+from shard_validation.tfrecord.message import encode_example
 from shard_validation.validate import (
     FeatureStatistics,
     Paused,

@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-from shard_validation.examples.layout import MIN_WALKED_BYTES, Layouts, Payload, Values, compile_walk
-from shard_validation.examples.message import MIN_SCANNED_BYTES, example_class, parsed_size_fault
 from shard_validation.images import Bytes, compile_image_check
 from shard_validation.reasons import Fault, ReasonCode
 from shard_validation.requirements import DataRequirements
+from shard_validation.tfrecord.layout import MIN_WALKED_BYTES, Layouts, Payload, Values, compile_walk
+from shard_validation.tfrecord.message import MIN_SCANNED_BYTES, example_class, parsed_size_fault
 from shard_validation.validate import MAX_DISTINCT, FeatureStatistics, ShardStatistics
 from shared.manifest import FeatureSpec
 

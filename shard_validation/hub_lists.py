@@ -16,13 +16,14 @@ from typing import Any, NoReturn
 
 import yaml
 
-from shard_validation.bounded_yaml import BoundedNodes
 from shard_validation.file_lists import README_FILE, FileListError, StatedFile, whole_number
 from shared.safe_text import shown
 from shared.shard_names import MAX_NAME_CHARS, SPLIT_WORDS
 
 MAX_METADATA_BYTES = 256 << 10
 """PyYAML takes some seconds for them."""
+MAX_DEPTH = 20
+"""Levels of YAML."""
 MAX_PATTERNS = 32
 """Each is compared with up to 100,000 names."""
 _FENCE = b"---"
@@ -32,6 +33,30 @@ _SPLIT = re.compile(r"[\w.]{1,64}")
 _SEPARATORS = re.compile(r"[-._ 0-9]")
 _DEFAULT = "default"
 _FIX = "write them with `datasets` (push_to_hub), or use data.layout: marker"
+
+
+class BoundedNodes:
+    """Mixin for PyYAML's loaders of untrusted YAML: refuses aliases, which expand without bound, and deep nesting."""
+
+    depth = 0
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        """See yaml.composer. Raises yaml.YAMLError."""
+        loader: Any = self
+        if loader.check_event(yaml.AliasEvent):
+            event = loader.peek_event()
+            raise yaml.YAMLError(f"aliases are not allowed, {place_of(event.start_mark)}")
+        if self.depth >= MAX_DEPTH:
+            raise yaml.YAMLError(f"nested more than {MAX_DEPTH} levels deep")
+        self.depth += 1
+        node = super().compose_node(parent, index)  # type: ignore[misc]
+        self.depth -= 1
+        return node
+
+
+def place_of(mark: Any) -> str:
+    """Return line and column of a mark, counted from 1."""
+    return f"line {mark.line + 1}, column {mark.column + 1}"
 
 
 class _Loader(BoundedNodes, yaml.BaseLoader):

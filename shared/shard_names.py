@@ -10,6 +10,7 @@ Accepted names, with ``.tfrecord``, ``.tfrecords``, ``.tfrecord.gz`` or ``.parqu
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -80,6 +81,11 @@ def split_in_name(path: str) -> str | None:
         return parse_shard_name(path.rpartition("/")[2]).split
     except ShardNameError:
         return None
+
+
+def is_among(shard: str, names: Iterable[str]) -> bool:
+    """Return whether a shard is one of some files; its name may lack the suffix, which says the format."""
+    return any(name == shard or name.startswith(f"{shard}.") for name in names)
 
 
 def _checked(name: str, match: re.Match[str]) -> ShardName:

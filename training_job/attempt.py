@@ -26,9 +26,9 @@ from training_job.job import Job
 from training_job.liveness.interruptions import StopRequest
 from training_job.liveness.liveness import DAMAGE_PLACE
 from training_job.machines import announce
-from training_job.metrics import Sums
 from training_job.reporting.communication import communication
 from training_job.reporting.example_results import ExampleResults
+from training_job.reporting.metrics import Sums
 from training_job.reporting.report import curves, make_report, model_card
 from training_job.session import Session, open_session
 from training_job.training_loop import agree_on_contents, train

@@ -12,8 +12,8 @@ import tensorflow as tf
 from training_job import collective
 from training_job.data.dataset import next_batch
 from training_job.errors import DataError, ExportError
-from training_job.metrics import MetricLayout, Sums
 from training_job.reporting.example_results import ExampleResults
+from training_job.reporting.metrics import MetricLayout, Sums
 from training_job.session import Session
 from training_job.steps import EvaluationStep, evaluation_step, example_columns, sums_for, values_for
 

@@ -22,20 +22,19 @@ from training_job.checkpoints.store import CheckpointStore
 from training_job.checkpoints.variables import all_variables, assign, separate_random_seeds
 from training_job.collective import World
 from training_job.data.inputs import Inputs, open_inputs
-from training_job.epoch_decisions import Rules
 from training_job.errors import MissingResourcesError
 from training_job.job import Job
 from training_job.liveness.interruptions import URL_VARIABLE, NodeNotices, StopRequest
 from training_job.liveness.liveness import Rendezvous
 from training_job.liveness.watch import Watch, start_deadline, start_watch
 from training_job.machines import check_devices, check_world, nodes_in_use, simulated_device
-from training_job.metrics import MetricLayout, layout_for
 from training_job.models import build_model
-from training_job.optimization.optimizers import build_optimizer, rate_schedule
-from training_job.optimization.rates import RateSchedule
+from training_job.optimizers import build_optimizer, rate_schedule
 from training_job.process_environment import pin_gpu, threads_per_rank
 from training_job.reporting.listeners import Listener, listeners_for
+from training_job.reporting.metrics import MetricLayout, layout_for
 from training_job.reporting.step_times import StepTimes
+from training_job.schedule import RateSchedule, Rules
 from training_job.steps import (
     EvaluationStep,
     StepOptions,

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from shared.training_report import LABEL, SCORE
 from training_job import collective
-from training_job.metrics import AUC_LOGIT_SCALE, MetricLayout
+from training_job.reporting.metrics import AUC_LOGIT_SCALE, MetricLayout
 
 Batch = tuple[tf.Tensor, tf.Tensor, tf.Tensor]
 """Images, labels, weights; with gradient accumulation each has a leading axis of batches."""

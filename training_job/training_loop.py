@@ -15,11 +15,11 @@ from training_job import collective
 from training_job.checkpoints.store import CheckpointStore
 from training_job.checkpoints.variables import all_variables, statistics, to_arrays
 from training_job.data.dataset import next_batch
-from training_job.epoch_decisions import after_epoch
 from training_job.errors import InterruptedTrainingError, NonFiniteLossError, RanksPartedError
 from training_job.evaluation import evaluate
 from training_job.liveness.liveness import CONTENTS_PLACE
-from training_job.metrics import Sums
+from training_job.reporting.metrics import Sums
+from training_job.schedule import after_epoch
 from training_job.session import Session
 from training_job.steps import Batch
 

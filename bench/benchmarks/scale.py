@@ -68,7 +68,15 @@ class CountedTables(Tables):
         self._count(table, partition, 1)
         return self._stored[table, partition].get(key)
 
-    def scan(self, table: Table, condition: str, /, limit: int | None = None, **parameters: str) -> Iterator[Row]:
+    def scan(
+        self,
+        table: Table,
+        condition: str,
+        /,
+        limit: int | None = None,
+        columns: Sequence[str] | None = None,  # noqa: ARG002 - requests and rows count alike, however wide they are
+        **parameters: str,
+    ) -> Iterator[Row]:
         """See Tables. All conditions of the ledger name bounds of both keys, and perhaps one column."""
         found = list(self._matching(table, condition, parameters))[:limit]
         first = parameters.get("partition") or parameters.get("first") or condition.split("'")[1]

@@ -24,7 +24,7 @@ def main() -> None:
 
     from training_job.data.inputs import open_inputs
     from training_job.models import build_model
-    from training_job.optimization.optimizers import build_optimizer
+    from training_job.optimizers import build_optimizer
 
     threads = process_environment.threads_per_rank()
     tf.config.threading.set_intra_op_parallelism_threads(threads)

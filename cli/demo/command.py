@@ -20,7 +20,7 @@ from cli.demo.report import demo_report, summary, training_report
 from cli.errors import CliError, ending_on_signals
 from cli.remote.api_client import ApiClient
 from cli.up import addresses, show_addresses, twin_options, watch_until_interrupted
-from cli.upload.uploader import ShardUploader, upload_all
+from cli.uploader import ShardUploader, upload_all
 from local_azure.processes import TwinError
 from local_azure.twin.addresses import DATA_CONTAINER, Places, TwinOptions
 from local_azure.twin.client import TwinClient

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from shard_validation.examples.message import encode_example
+from shard_validation.tfrecord.message import encode_example
 from shared.record_framing import frame_record
 
 NUM_TRAIN_SHARDS = 8

@@ -1,1 +1,1 @@
-"""The steps of `azd up` that run before, between and after the templates."""
+"""The deployment to Azure: the steps of `azd up` before, between and after its templates, and `landfall publish`."""

@@ -14,13 +14,13 @@ from urllib.parse import urlsplit
 
 import click
 
+from cli.deploy.assets import CODE_NAME, Containers, Publication, publish
 from cli.deploy.before import SIGN_IN, image_version
+from cli.deploy.clusters import wanted_clusters, wanted_environments, wanted_files
 from cli.deploy.programs import AzdEnvironment, az, reading, run
+from cli.deploy.workspace import WorkspaceId
 from cli.doctor.command import WRONG, describe, examine, exit_code
 from cli.errors import CliError
-from cli.publish.assets import CODE_NAME, Containers, Publication, publish
-from cli.publish.clusters import wanted_clusters, wanted_environments, wanted_files
-from cli.publish.workspace import WorkspaceId
 from cli.remote.api_client import ApiClient
 from cli.smoke.command import run_smoke
 from function_app.config.clusters import CLUSTER_SIZES

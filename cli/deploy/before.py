@@ -15,10 +15,8 @@ from typing import Any
 
 import click
 
-from cli.deploy.programs import AzdEnvironment, az, reading
-from cli.errors import CliError
-from cli.publish.assets import DIGEST_CHARS, code_version, collect_code
-from cli.publish.clusters import (
+from cli.deploy.assets import DIGEST_CHARS, code_version, collect_code
+from cli.deploy.clusters import (
     QUOTA_PAGE,
     OfferedSize,
     Region,
@@ -27,6 +25,8 @@ from cli.publish.clusters import (
     quota_to_request,
     wanted_clusters,
 )
+from cli.deploy.programs import AzdEnvironment, az, reading
+from cli.errors import CliError
 from function_app.config.clusters import CLUSTER_SIZES
 from function_app.config.environments import IMAGE
 from shared.vm_sizes import retirement

@@ -11,10 +11,10 @@ from typing import Any, Protocol
 
 from azure.core.exceptions import AzureError
 
+from cli.deploy.clusters import WantedCluster, wanted_clusters
 from cli.deploy.programs import az, reading
+from cli.deploy.workspace import WorkspaceId
 from cli.errors import CliError
-from cli.publish.clusters import WantedCluster, wanted_clusters
-from cli.publish.workspace import WorkspaceId
 from function_app.domain.checks import Check, CheckState
 from local_azure.twin.parts import event_subscriptions
 from shared.safe_text import one_line

@@ -8,20 +8,20 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from cli import ROOT
-from cli.doctor.azure import Clusters, Deployment, azure_checks
-from cli.doctor.emulator import twin_subscriptions
-from cli.doctor.telemetry import DEFAULT_WAIT_S, MAX_WAIT_S, read_back
+from cli import IS_CLONE, ROOT
+from cli.doctor import DEFAULT_WAIT_S, MAX_WAIT_S
 from cli.errors import CliError
 from cli.options import as_json_option, with_api
-from cli.publish.assets import ENVIRONMENT_NAME
-from cli.publish.workspace import AzureMlWorkspace, WorkspaceId
 from cli.remote.api_client import ApiClient
 from function_app.domain.checks import ONE_ITEM, Check, CheckState
+
+if TYPE_CHECKING:  # an installed package does not have them
+    from cli.deploy.workspace import WorkspaceId
+    from cli.doctor.azure import Clusters, Deployment
 
 WRONG, NOT_SEEN = 1, 3
 """Exit codes; click ends with 2 where the command line is wrong."""
@@ -37,7 +37,7 @@ ON_THE_TWIN = {
     "quota": "clusters are simulated on this machine, and have no quota",
     "image": "jobs run in .venv-training, and not in an image",
 }
-OpenWorkspace = Callable[[WorkspaceId], Clusters]
+OpenWorkspace = Callable[["WorkspaceId"], "Clusters"]
 
 
 @click.command(epilog="Example: landfall doctor --json")
@@ -48,8 +48,7 @@ OpenWorkspace = Callable[[WorkspaceId], Clusters]
     metavar="SECONDS",
     default=DEFAULT_WAIT_S,
     help=(
-        "Maximum time, in seconds, to wait until Application Insights shows the item that the app sent; 0 checks "
-        "once (default: 300)."
+        "Maximum time to wait until Application Insights shows the item that the app sent, in seconds; 0 checks once."
     ),
 )
 @as_json_option
@@ -59,12 +58,13 @@ def doctor(client: ApiClient, *, telemetry_wait_s: int, as_json: bool) -> int:
 
     The function app checks with its own identity what it depends on: storage, queues, tables, workspace, clock, and
     that telemetry and the notification topic accept what it sends. For a deployment in Azure, `az` then checks event
-    subscriptions, roles, clusters, quota and image, and that the telemetry item has arrived.
+    subscriptions, roles, clusters, quota and image, and that the telemetry item has arrived. This needs a clone,
+    whose templates state the expected values.
 
     Exit status: 0 nothing is wrong; 1 something is wrong; 2 wrong usage; 3 nothing is wrong, but a check could not be
     made.
     """
-    checks = examine(client, os.environ, AzureMlWorkspace.open, telemetry_wait_s=telemetry_wait_s)
+    checks = examine(client, os.environ, _open_workspace, telemetry_wait_s=telemetry_wait_s)
     if as_json:
         found = {"checks": [asdict(check) for check in checks], "exit_code": exit_code(checks)}
         click.echo(json.dumps(found, indent=2))
@@ -90,19 +90,46 @@ def examine(
     except CliError as error:
         fix = "landfall hook postdeploy"
         checks = [Check(part="function app", subject=client.url, state=CheckState.WRONG, says=error.message, fix=fix)]
-        deployment = _from_environment(environ)
-        return [*checks, *(azure_checks(deployment, pipelines, open_workspace) if deployment else [])]
+        deployment = _from_environment(environ) if IS_CLONE else None
+        return [*checks, *(_in_azure(deployment, pipelines, open_workspace) if deployment else [])]
     checks = [*(_check(each) for each in found["checks"]), _clock(found["at"])]
+    if not IS_CLONE:
+        return [*checks, _needs_clone(in_azure=found["in_azure"])]
     if found["in_azure"]:
+        from cli.doctor.azure import Deployment
+
         names = ("resource_group", "workspace", "environment_id")
         deployment = Deployment(subscription=found["subscription_id"], **{name: str(found[name]) for name in names})
-        checks += azure_checks(deployment, pipelines, open_workspace)
+        checks += _in_azure(deployment, pipelines, open_workspace)
         return [*checks, *_read_back(deployment, str(found.get("telemetry_trace")), checks, telemetry_wait_s)]
+    from cli.doctor.emulator import twin_subscriptions
+
     return [*checks, *twin_subscriptions(client.url), *_absent()]
+
+
+def _needs_clone(*, in_azure: bool) -> Check:
+    """Return what stands for the checks that an installed package cannot make."""
+    says = "event subscriptions, roles, clusters, quota, image and logs are compared with the templates of a clone"
+    state, fix = (CheckState.UNKNOWN, ".venv/bin/landfall doctor") if in_azure else (CheckState.ABSENT, "")
+    return Check(part="deployment", subject="installed package", state=state, says=says, fix=fix)
+
+
+def _open_workspace(identity: WorkspaceId) -> Clusters:
+    from cli.deploy.workspace import AzureMlWorkspace
+
+    return AzureMlWorkspace.open(identity)
+
+
+def _in_azure(deployment: Deployment, pipelines: Path, open_workspace: OpenWorkspace) -> Iterable[Check]:
+    from cli.doctor.azure import azure_checks
+
+    return azure_checks(deployment, pipelines, open_workspace)
 
 
 def _read_back(deployment: Deployment, trace_id: str, checks: Sequence[Check], wait_s: float) -> Iterator[Check]:
     """Yield a check that the app's telemetry item arrived; nothing if it sent no item or `az` is not signed in."""
+    from cli.doctor.telemetry import read_back
+
     was_sent = any(check.subject == ONE_ITEM and check.state is CheckState.OK for check in checks)
     is_signed_in = any(check.part == "sign-in" and check.state is CheckState.OK for check in checks)
     if not was_sent or not is_signed_in:
@@ -115,6 +142,10 @@ def _read_back(deployment: Deployment, trace_id: str, checks: Sequence[Check], w
 
 def _from_environment(environ: Mapping[str, str]) -> Deployment | None:
     """Return the deployment that azd's variables describe, or None."""
+    from cli.deploy.assets import ENVIRONMENT_NAME
+    from cli.deploy.workspace import WorkspaceId
+    from cli.doctor.azure import Deployment
+
     names = [f"LANDFALL_{name}" for name in ("SUBSCRIPTION_ID", "RESOURCE_GROUP", "WORKSPACE", "ENVIRONMENT_VERSION")]
     if not all(environ.get(name) for name in names):
         return None

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 
 from cli.deploy.programs import az, reading
+from cli.doctor import DEFAULT_WAIT_S, MAX_WAIT_S
 from cli.doctor.azure import Deployment, listed, shown_on_one_line
 from cli.errors import CliError
 from function_app.domain.checks import Check, CheckState
@@ -16,9 +17,6 @@ TRACE_ID = re.compile(r"[0-9a-f]{32}", re.ASCII)
 LOGS_VERSION = "2025-02-01"
 API = "https://api.loganalytics.io"
 """Log queries of Azure's public cloud; the documented call is `az rest` with `--resource` and this address."""
-DEFAULT_WAIT_S = 300
-"""Application Insights shows most items within three minutes, but guarantees no time."""
-MAX_WAIT_S = 3600
 POLL_S = 15.0
 GRANT = (
     'az role assignment create --role "Log Analytics Reader" --scope {scope} '

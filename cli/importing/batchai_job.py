@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
 
 from cli.errors import CliError
+from cli.importing.command_line import read_command_line, split_words
 from function_app.config.environments import IMAGE
 from shared.safe_text import shown
 
@@ -27,14 +27,17 @@ _MPI = {
     "pyTorchSettings": "PyTorch",
     "chainerSettings": "Chainer",
 }
-_OTHERS = ("tensorFlowSettings", "cntkSettings", "caffeSettings", "caffe2Settings")
+_TENSORFLOW = "tensorFlowSettings"
+_OTHERS = ("cntkSettings", "caffeSettings", "caffe2Settings")
+_ARGUMENTS = {_TENSORFLOW: "masterCommandLineArgs"}
+"""Members with a script's arguments, where they are not ``commandLineArgs``."""
 _SETTINGS = frozenset(
     {
         *("processCount", "commandLine", "commandLineArgs", "pythonScriptFilePath", "pythonInterpreterPath"),
-        "communicationBackend",
+        *("communicationBackend", "masterCommandLineArgs", "workerCount", "parameterServerCount"),
     }
 )
-_VARIABLE = re.compile(r"\$\{?(AZ_BATCHAI_\w+)")
+_VARIABLE = re.compile(r"\$\{?(AZ_BATCH(?:AI)?_\w+)")
 _SHELL = re.compile(r"[$`\x00-\x1f\x7f]")
 _MAX_ARGUMENTS = 200
 _MAX_VARIABLES = 100
@@ -84,16 +87,18 @@ class ImportedJob:
 def read_job(content: bytes, name: str) -> ImportedJob:
     """Return the settings that a pipeline takes over. Raises CliError if this is not a job that can be converted."""
     properties = _properties(content, name)
-    kits = [kit for kit in (*_MPI, *_OTHERS) if properties.get(kit) is not None]
+    kits = [kit for kit in (*_MPI, _TENSORFLOW, *_OTHERS) if properties.get(kit) is not None]
     if len(kits) != 1:
         seen = f"has {' and '.join(kits)}" if kits else "has no settings of a tool kit, such as horovodSettings"
         raise CliError(f"{name}: is not a Batch AI job: it {seen}. Pass the JSON that created the job.")
     if kits[0] in _OTHERS:
         raise CliError(
-            f"{name}: {kits[0]} started parameter servers or a tool kit of its own, but Landfall starts the same "
-            f"script on every GPU. Convert the script to Horovod first: docs/scripts.md."
+            f"{name}: {kits[0]} started a tool kit of its own, which Landfall does not. "
+            "Convert the script to Horovod first: docs/scripts.md."
         )
     settings = _mapping(properties[kits[0]], kits[0], name)
+    if kits[0] == _TENSORFLOW:
+        _refuse_parameter_servers(settings, properties, name)
     job = ImportedJob(num_nodes=_number(properties.get("nodeCount", 1), "nodeCount", name), script="")
     _take_settings(job, kits[0], settings, name)
     _take_environment(job, properties, name)
@@ -103,6 +108,17 @@ def read_job(content: bytes, name: str) -> ImportedJob:
     _leave_directories(job, properties, name)
     _leave_others(job, properties, kits[0])
     return job
+
+
+def _refuse_parameter_servers(settings: Mapping[str, Any], properties: Mapping[str, Any], name: str) -> None:
+    """Raise CliError for TensorFlow on several nodes, or with processes that have commands of their own."""
+    servers, workers = (settings.get(member) or 0 for member in ("parameterServerCount", "workerCount"))
+    if servers or workers not in (0, 1) or properties.get("nodeCount", 1) != 1:
+        counts = f"{shown(json.dumps(workers))} workers and {shown(json.dumps(servers))} parameter servers"
+        raise CliError(
+            f"{name}: {_TENSORFLOW} started {counts}, and Landfall starts the same script on every GPU. "
+            "Convert the script to Horovod first: docs/scripts.md."
+        )
 
 
 def _properties(content: bytes, name: str) -> Mapping[str, Any]:
@@ -147,14 +163,31 @@ def _take_settings(job: ImportedJob, kit: str, settings: Mapping[str, Any], name
     count = settings.get("processCount")
     job.num_processes = job.num_nodes if count is None else _number(count, f"{kit}.processCount", name)
     if "commandLine" in settings:
-        words = _words(_text(settings["commandLine"]), f"{kit}.commandLine", name)
-        _take_command(job, words, kit, name)
+        _take_command(job, _text(settings["commandLine"]), kit, name)
     else:
         job.script = _text(settings.get("pythonScriptFilePath"))
-        _take_arguments(job, _words(_text(settings.get("commandLineArgs")), f"{kit}.commandLineArgs", name), kit)
+        member = _ARGUMENTS.get(kit, "commandLineArgs")
+        _take_arguments(job, split_words(_text(settings.get(member)), f"{name}: {kit}.{member}"), kit)
     if not job.script:
         raise CliError(f"{name}: {kit} names no Python script. Landfall runs one; write a script that does the same.")
-    if kit == "pyTorchSettings" and _text(settings.get("communicationBackend")).lower() != "mpi":
+    _leave_tool_kit(job, kit, settings)
+    if interpreter := _text(settings.get("pythonInterpreterPath")):
+        job.leave(f"{kit}.pythonInterpreterPath", interpreter, "The image's own python runs the script.")
+    for member in sorted(set(settings) - _SETTINGS):
+        job.leave(f"{kit}.{member}", json.dumps(settings[member]), "Landfall does not know this setting.")
+
+
+def _leave_tool_kit(job: ImportedJob, kit: str, settings: Mapping[str, Any]) -> None:
+    """Note what the script of another tool kit than Horovod needs."""
+    if kit == _TENSORFLOW:
+        job.num_processes = 1
+        job.leave(
+            kit,
+            "TensorFlow in one process",
+            "Train on one node with one process, and give the lint's horovod_not_used a comment that says so; "
+            "or use Horovod for several GPUs (docs/scripts.md).",
+        )
+    elif kit == "pyTorchSettings" and _text(settings.get("communicationBackend")).lower() != "mpi":
         job.distribution = "pytorch"
         job.leave(
             kit,
@@ -169,100 +202,21 @@ def _take_settings(job: ImportedJob, kit: str, settings: Mapping[str, Any], name
             "Landfall starts ranks with MPI, and its image has TensorFlow only: use Horovod, and publish an image "
             f"with {_MPI[kit]} (landfall publish --image).",
         )
-    if interpreter := _text(settings.get("pythonInterpreterPath")):
-        job.leave(f"{kit}.pythonInterpreterPath", interpreter, "The image's own python runs the script.")
-    for member in sorted(set(settings) - _SETTINGS):
-        job.leave(f"{kit}.{member}", json.dumps(settings[member]), "Landfall does not know this setting.")
 
 
-def _words(text: str, member: str, name: str) -> list[str]:
-    lexer = shlex.shlex(text, posix=True, punctuation_chars=";&|")
-    lexer.whitespace_split, lexer.commenters = True, ""
-    try:
-        return list(lexer)
-    except ValueError as error:
-        raise CliError(f"{name}: {member} is not a valid command line: {error}. Correct it first.") from error
-
-
-_NUMBERS = {
-    **dict.fromkeys(("-n", "-np"), "processes"),
-    **dict.fromkeys(("-ppn", "-perhost", "-npernode", "--npernode"), "per node"),
-}
-_LAUNCHERS = ("mpirun", "mpiexec", "mpiexec.hydra", "horovodrun")
-_SETTING = ("-env", "-genv", "-x")
-"""Options that set a variable: Intel MPI's, with the value behind it, and Open MPI's."""
-_TWO_VALUES = ("-mca", "--mca", "-gmca", "--gmca")
-_ONE_VALUE = frozenset(
-    {
-        *("-hosts", "-host", "--host", "-H", "-f", "-machinefile", "--machinefile", "-hostfile", "--hostfile"),
-        *("-bind-to", "--bind-to", "-map-by", "--map-by", "-x", "-wdir", "-iface"),
-    }
-)
-
-
-def _take_command(job: ImportedJob, words: Sequence[str], kit: str, name: str) -> None:
-    """Take over the last command of a line: options of MPI, then Python with a script and its arguments."""
+def _take_command(job: ImportedJob, text: str, kit: str, name: str) -> None:
+    """Take over a command line: variables, MPI's processes, and Python with a script and its arguments."""
     member = f"{kit}.commandLine"
-    commands: list[list[str]] = [[]]
-    for word in words:
-        if set(word) <= set(";&|"):
-            commands.append([])
-        else:
-            commands[-1].append(word)
-    runs = [command for command in commands if any(_is_script(word) for word in command)]
-    if len(runs) != 1:
-        raise CliError(
-            f"{name}: {member} runs {'no' if not runs else 'more than one'} Python script (.py). Landfall runs one; "
-            "write a script that does the same."
-        )
-    for command in commands:
-        if command and command is not runs[0]:
-            job.leave(member, shlex.join(command), "Do it in the script, or in the image (landfall publish --image).")
-    run = runs[0]
-    position = next(index for index, word in enumerate(run) if _is_script(word))
-    job.script = run[position]
-    _take_arguments(job, run[position + 1 :], kit)
-    before = run[:position]
-    if before and PurePosixPath(before[0]).name in _LAUNCHERS:
-        _take_mpi_options(job, before[1:], member, name, is_counted=kit == "customToolkitSettings")
-    elif kit == "customToolkitSettings":
-        job.num_processes = 1
-
-
-def _is_script(word: str) -> bool:
-    return word.endswith(".py")
-
-
-def _take_mpi_options(job: ImportedJob, words: Sequence[str], member: str, name: str, *, is_counted: bool) -> None:
-    """Take over how many processes MPI starts, and the variables that it sets; note the other options."""
-    rest, per_node, total = list(words), 0, 0
-    left: list[str] = []
-    while rest:
-        word = rest.pop(0)
-        if word in _NUMBERS and rest:
-            value = rest.pop(0)
-            if not value.isdecimal():
-                left += [word, value]  # a variable of Batch AI
-                continue
-            number = _number(int(value[:9]), f"{member}: {word}", name)
-            total, per_node = (number, per_node) if _NUMBERS[word] == "processes" else (total, number)
-        elif word in _SETTING and rest and "=" in rest[0]:
-            variable, _, value = rest.pop(0).partition("=")
-            _take_variable(job, variable, value, member)
-        elif word in _SETTING[:2] and len(rest) > 1:
-            _take_variable(job, rest.pop(0), rest.pop(0), member)
-        elif word in _TWO_VALUES or word in _ONE_VALUE:
-            num_values = 2 if word in _TWO_VALUES else 1
-            left += [word, *rest[:num_values]]
-            del rest[:num_values]
-        elif word.startswith("-") and word != "-u":
-            left.append(word)
-    if is_counted:
-        job.num_processes = total or (per_node or 1) * job.num_nodes
-    if left:
-        job.leave(
-            member, shlex.join(left), "Landfall starts MPI itself, with hosts and network chosen for the cluster."
-        )
+    started = read_command_line(text, f"{name}: {member}")
+    job.script = started.script
+    for what, instead in started.left:
+        job.leave(member, what, instead)
+    for variable, value in started.variables:
+        _take_variable(job, variable, value, member)
+    _take_arguments(job, started.arguments, kit)
+    if kit == "customToolkitSettings":
+        per_node = (started.num_per_node or 1) * job.num_nodes
+        job.num_processes = (started.num_processes or per_node) if started.has_launcher else 1
 
 
 def _take_variable(job: ImportedJob, variable: str, value: str, member: str) -> None:
@@ -288,19 +242,49 @@ def _take_arguments(job: ImportedJob, words: Sequence[str], kit: str) -> None:
             flag = job.arguments.pop()
         shown_argument = f"{flag} {word}" if flag and not word.startswith(flag) else word
         instead = (
-            f"{_instead_of(found[1])}, rather than from {flag or 'an argument'}."
+            _instead_of(found[1], word, flag or "an argument")
             if found
             else "No shell expands arguments. Write the value itself."
         )
         job.leave(kit, shown_argument, instead)
 
 
-def _instead_of(variable: str) -> str:
+_RANK = (
+    'Let the script take its rank from hvd.rank(), or from os.environ["RANK"] with train.distribution: pytorch',
+    "Landfall starts the ranks, which find each other without it. Let the script do without",
+)
+_VARIABLES: Mapping[str, str] = {
+    "AZ_BATCHAI_TASK_INDEX": _RANK[0],
+    "AZ_BATCHAI_PYTORCH_INIT_METHOD": 'Let the script call init_process_group(init_method="env://")',
+    **dict.fromkeys(
+        (
+            *("AZ_BATCHAI_PS_HOSTS", "AZ_BATCHAI_WORKER_HOSTS", "AZ_BATCHAI_MPI_HOST_FILE", "AZ_BATCHAI_WORKERS"),
+            *("AZ_BATCHAI_MPI_MASTER_NODE", "AZ_BATCHAI_HOST_LIST", "AZ_BATCH_HOST_LIST", "AZ_BATCH_MASTER_NODE"),
+        ),
+        _RANK[1],
+    ),
+    **dict.fromkeys(
+        ("AZ_BATCHAI_JOB_TEMP", "AZ_BATCHAI_JOB_TEMP_DIR"),
+        "Let the script make a folder of its own with tempfile",
+    ),
+    "AZ_BATCHAI_SHARED_JOB_TEMP": 'Let the script use os.environ["LANDFALL_CHECKPOINT"], which all ranks share',
+}
+"""What a script does instead of getting a variable as an argument, for those that name no input or output."""
+
+
+def _instead_of(variable: str, word: str, flag: str) -> str:
+    """Return what a script does instead of getting a variable as the value of a flag."""
+    if variable in _VARIABLES:
+        return f"{_VARIABLES[variable]}, instead of {flag}."
+    folder = "its folders from LANDFALL_DATA, LANDFALL_OUTPUT and LANDFALL_CHECKPOINT"
     if variable.startswith("AZ_BATCHAI_INPUT_"):
-        return 'Let the script read the folder from os.environ["LANDFALL_DATA"]'
-    if variable.startswith("AZ_BATCHAI_OUTPUT_"):
-        return 'Let the script read the folder from os.environ["LANDFALL_OUTPUT"], or LANDFALL_CHECKPOINT'
-    return "Let the script read its folders from LANDFALL_DATA, LANDFALL_OUTPUT and LANDFALL_CHECKPOINT"
+        folder = 'the folder from os.environ["LANDFALL_DATA"]'
+    elif variable.startswith("AZ_BATCHAI_OUTPUT_"):
+        folder = 'the folder from os.environ["LANDFALL_OUTPUT"], or LANDFALL_CHECKPOINT'
+    advice = f"Let the script read {folder}, rather than from {flag}."
+    is_file = variable.startswith("AZ_BATCHAI_INPUT_") and PurePosixPath(word).suffix
+    weights = " List a file that is no data, such as weights, in train.files, and open it below LANDFALL_FILES."
+    return f"{advice}{weights if is_file else ''}"
 
 
 def _take_environment(job: ImportedJob, properties: Mapping[str, Any], name: str) -> None:
@@ -377,7 +361,14 @@ def _leave_preparation(job: ImportedJob, preparation: Mapping[str, Any]) -> None
 def _leave_directories(job: ImportedJob, properties: Mapping[str, Any], name: str) -> None:
     for each in _items(properties.get("inputDirectories"), "inputDirectories", name):
         what = f"{_text(each.get('id'))}: {_text(each.get('path'))}"
-        job.leave("inputDirectories", what, "Pack and upload the data (landfall pack, landfall upload); see data.")
+        found = _VARIABLE.match(job.script)
+        is_code = found is not None and found[1] == f"AZ_BATCHAI_INPUT_{_text(each.get('id'))}"
+        instead = (
+            "Copy the script, with the modules that it imports, to scripts/ beside the pipeline."
+            if is_code
+            else "Pack and upload the data (landfall pack, landfall upload); see data. Weights go into train.files."
+        )
+        job.leave("inputDirectories", what, instead)
     for each in _items(properties.get("outputDirectories"), "outputDirectories", name):
         what = f"{_text(each.get('id'))}: {_text(each.get('pathPrefix'))}"
         instead = "Write the model into LANDFALL_OUTPUT and checkpoints into LANDFALL_CHECKPOINT, on the root only."

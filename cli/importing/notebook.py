@@ -13,9 +13,10 @@ from pathlib import Path
 import click
 
 from cli.errors import CliError
-from cli.files import read_at_most, write_new
+from cli.files import read_at_most, replace_whole, write_new
 from horovod_lint import MAX_NOTEBOOK_BYTES, NOTEBOOK_SUFFIX, ScriptError
 from horovod_lint.notebook import Cell, Notebook, Omission, read_notebook
+from horovod_lint.script import parse_source
 from shared.safe_text import one_line
 
 _PLOTTING = frozenset({"matplotlib", "seaborn", "plotly", "bokeh", "altair", "IPython", "pylab", "ipywidgets"})
@@ -63,7 +64,8 @@ def from_notebook(notebook: Path, output: Path | None, *, overwrite: bool, is_js
     """Write the code cells of a notebook as a script.
 
     Magics, shell commands, cells in other languages, plots and displayed values are left out: they are listed, and
-    kept as comments. `%time` and `%env` keep their effect. No cell is run. Pass the script to `landfall lint` next.
+    kept as comments. `%time` and `%env` keep their effect. Code that a script may not contain, such as an await
+    outside of functions, is named. No cell is run. Pass the script to `landfall lint` next.
 
     Exit status: 0 the script is written; 1 the script exists already, or the notebook cannot be read; 2 wrong usage.
     """
@@ -77,27 +79,36 @@ def from_notebook(notebook: Path, output: Path | None, *, overwrite: bool, is_js
     text, left_out = script_of(read, notebook.name)
     path = output or notebook.with_suffix(".py")
     _write(path, text, is_replaced=overwrite)
-    if is_json:
-        click.echo(json.dumps({"script": str(path), "left_out": [vars(each) for each in left_out]}))
-        return
     shown = one_line(str(path))
-    click.echo(f"Wrote {shown} from {len(read.cells)} code cells")
+    problem = _problem(text, shown)
+    if is_json:
+        members = {"script": str(path), "left_out": [vars(each) for each in left_out], "problem": problem}
+        click.echo(json.dumps(members))
+        return
+    number = len(read.cells)
+    click.echo(f"Wrote {shown} from {number} code cell{'' if number == 1 else 's'}")
     for each in left_out:
         click.echo(f"  left out: {each}")
+    if problem:
+        click.echo(f"  to mend: {problem}")
     click.echo(f"Next: landfall lint {shown}")
+
+
+def _problem(text: str, name: str) -> str | None:
+    """Return what IPython allows and a script may not have; None where there is nothing of the kind."""
+    try:
+        parse_source(text.encode(), name)
+    except ScriptError as error:
+        return str(error)
+    return None
 
 
 def _write(path: Path, text: str, *, is_replaced: bool) -> None:
     """Write a file atomically. Raises CliError if it exists and may not be replaced."""
-    if not is_replaced:
+    if is_replaced:
+        replace_whole(path, text.encode())
+    else:
         write_new(path, text, otherwise="Pass --overwrite to replace it, or another file to --to.")
-        return
-    try:
-        aside = path.with_name(f".{path.name}.new")
-        aside.write_text(text, encoding="utf-8")
-        aside.replace(path)
-    except OSError as error:
-        raise CliError(f"{one_line(str(path))}: cannot be written: {error.strerror}.") from error
 
 
 def script_of(notebook: Notebook, name: str) -> tuple[str, list[LeftOut]]:

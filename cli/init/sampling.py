@@ -161,8 +161,8 @@ def format_of(source: ShardSource) -> str:
 def _tfrecord(source: ShardSource, label: str, *, is_compressed: bool) -> Looked:
     from google.protobuf.message import DecodeError
 
-    from shard_validation.examples.message import example_class
     from shard_validation.tfrecord.framing import FramingLostError, RecordFraming
+    from shard_validation.tfrecord.message import example_class
 
     payloads: list[bytes] = []
     faults: list[Fault] = []

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from cli.errors import CliError
 from cli.pack.collection import Entry, note
-from shard_validation.examples.message import Value
+from shard_validation.tfrecord.message import Value
 from shared.manifest import FeatureSpec
 
 _BATCHES = {"train": [f"data_batch_{i}" for i in range(1, 6)], "test": ["test_batch"]}

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from shard_validation.examples.message import Value
+from shard_validation.tfrecord.message import Value
 from shared.manifest import FeatureSpec
 from shared.safe_text import shown
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from cli.errors import CliError
 from cli.pack.collection import Entry, note
 from cli.pack.images import entries_by_class, image_files, read_file, refuse_two_validations
-from shard_validation.examples.message import Value
+from shard_validation.tfrecord.message import Value
 from shared.manifest import FeatureSpec
 from shared.safe_text import one_line
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from cli.errors import CliError
 from cli.pack.collection import Entry, note, note_of_draw, split_off
-from shard_validation.examples.message import Value
+from shard_validation.tfrecord.message import Value
 from shared.manifest import FeatureSpec
 from shared.safe_text import one_line, shown
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from cli.errors import DISK_FULL, CliError
 from cli.pack.collection import Entry, note_of_draw, split_off
-from shard_validation.examples.message import Value
+from shard_validation.tfrecord.message import Value
 from shared.manifest import FeatureKind, FeatureSpec
 from shared.safe_text import shown
 

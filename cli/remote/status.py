@@ -16,6 +16,7 @@ from cli.remote.api_client import ApiClient, shown_time
 from cli.remote.watching import describe_overview, follow, now
 from cli.screen import answer, show
 from shared.safe_text import readable_bytes
+from shared.shard_names import is_among
 
 MAX_LISTED = 20
 STYLES = {
@@ -126,11 +127,15 @@ def _split(name: str, split: Mapping[str, Any]) -> Iterator[str]:
     if split.get("statistics") and split["statistics"]["num_records"]:
         yield from _statistics(split["statistics"])
     for rejected in split["rejected"][:MAX_LISTED]:
-        yield f"    rejected {rejected['shard']}: {reason_text(rejected['reasons'])}"
-    for missing in split["missing"][:MAX_LISTED]:
+        name, why = rejected["shard"], reason_text(rejected["reasons"])
+        yield f"    rejected {why if why.startswith(name) else f'{name}: {why}'}"
+    names = [rejected["shard"] for rejected in split["rejected"]]
+    absent = [missing for missing in split["missing"] if not is_among(missing, names)]
+    for missing in absent[:MAX_LISTED]:
         yield f"    missing {missing}"
-    if split["num_missing"] > MAX_LISTED:
-        yield f"    … {split['num_missing'] - MAX_LISTED:,} more are missing"
+    num_absent = split["num_missing"] - len(split["missing"]) + len(absent)
+    if num_absent > MAX_LISTED:
+        yield f"    … {num_absent - MAX_LISTED:,} more are missing"
     if unlisted := split.get("unlisted"):
         more = f" and {split['num_unlisted'] - MAX_LISTED:,} more" if split["num_unlisted"] > MAX_LISTED else ""
         yield f"    in storage, but not part of the version: {', '.join(unlisted[:MAX_LISTED])}{more}"
@@ -193,14 +198,11 @@ def _drift(version: Mapping[str, Any]) -> Iterator[str]:
 
 
 def reason_text(reasons: Sequence[Mapping[str, Any]]) -> str:
-    """Describe why a shard was rejected: the first reason with its place, and the number of further ones."""
+    """Describe why a shard was rejected: the first reason, which names its place, and the number of further ones."""
     if not reasons:
         return "no reason on record"
-    first = reasons[0]
-    places = [("record", first.get("record_index")), ("byte", first.get("byte_offset"))]
-    place = ", ".join(f"{name} {number}" for name, number in places if number is not None)
     more = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
-    return f"{first['message']}{f' [{place}]' if place else ''}{more}"
+    return f"{reasons[0]['message']}{more}"
 
 
 @click.command(epilog="Example: landfall why digits/2026-11-20")

@@ -12,16 +12,16 @@ from typing import Any
 import click
 
 from cli.demo.command import new_version
+from cli.deploy.workspace import AzureMlWorkspace
 from cli.errors import CliError, ending_on_signals
 from cli.options import TWINS, with_api
-from cli.publish.workspace import AzureMlWorkspace
 from cli.remote.api_client import ApiClient
 from cli.smoke.assertions import ASSERTIONS, Results
 from cli.smoke.course import DATASET, Course
 from cli.smoke.gpu import GPU_ASSERTION, ask_network, gpu_pipeline
 from cli.smoke.page import page
 from cli.smoke.removal import Removal, remove_all
-from cli.upload.command import container_option, data_account, open_uploader
+from cli.upload import container_option, data_account, open_uploader
 from local_azure.twin.state import write_atomically
 
 FAILED = 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -16,8 +16,9 @@ from cli.errors import CliError
 from cli.remote.api_client import NOT_FOUND, ApiClient, ApiError
 from cli.remote.status import reason_text
 from cli.smoke.assertions import Results
-from cli.smoke.shards import smoke_shards
 from function_app.domain.run_states import SETTLED, Actor, RunState
+from shard_validation import encode_example
+from shared.record_framing import frame_record
 
 DATASET = "landfall-smoke"
 MODEL = DATASET
@@ -36,6 +37,8 @@ RUN_WITHIN_S = 2700.0
 """Nodes that start, an image that is pulled for the first time, and the training."""
 POLL_S, SWEEP_EVERY_S = 2.0, 60.0
 MAX_LETTERS = 1000
+NUM_TRAIN, NUM_VALIDATION = 64, 16
+PIXELS = 64
 _UNAVAILABLE = 500
 _FORBIDDEN = 403
 T = TypeVar("T")
@@ -315,3 +318,20 @@ def because(found: Mapping[str, Any], member: str = "reason") -> str:
 def first_line(error: Exception) -> str:
     """Return the first line of what a service says."""
     return str(error).splitlines()[0] if str(error) else repr(error)
+
+
+def smoke_shards() -> Mapping[str, bytes]:
+    """Return name and content of two shards of tiny images, bright or dark: the same bytes each time."""
+    return {
+        "train-00000-of-00001.tfrecord": _shard(NUM_TRAIN),
+        "validation-00000-of-00001.tfrecord": _shard(NUM_VALIDATION),
+    }
+
+
+def _shard(num_records: int) -> bytes:
+    return b"".join(frame_record(encode_example(_tiny_image(number))) for number in range(num_records))
+
+
+def _tiny_image(number: int) -> dict[str, int | Sequence[float]]:
+    label = number % 2
+    return {"label": label, "image": [label * 200.0 + (number + pixel) % 50 for pixel in range(PIXELS)]}

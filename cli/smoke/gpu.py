@@ -9,8 +9,8 @@ from typing import Any, Protocol
 
 from azure.core.exceptions import AzureError
 
+from cli.deploy.workspace import WorkspaceId
 from cli.errors import CliError
-from cli.publish.workspace import WorkspaceId
 from cli.remote.api_client import ApiError
 from cli.smoke.assertions import Assertion
 from cli.smoke.course import RUN_WITHIN_S, Course, because, first_line

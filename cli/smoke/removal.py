@@ -11,8 +11,8 @@ from typing import Any, Protocol
 from azure.core.exceptions import AzureError, ResourceNotFoundError
 from azure.storage.blob import ContainerClient
 
+from cli.deploy.workspace import WorkspaceId
 from cli.errors import CliError
-from cli.publish.workspace import WorkspaceId
 from cli.remote.api_client import ApiClient
 from cli.smoke.course import DATASET, first_line
 from function_app.domain.run_states import SETTLED, RunState

@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from function_app.domain.errors import PipelineError
-from shard_validation.bounded_yaml import BoundedNodes, place_of
+from shard_validation.hub_lists import BoundedNodes, place_of
 from shared.safe_text import setting_value
 
 MAX_FILE_BYTES = 256 << 10

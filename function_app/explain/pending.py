@@ -20,6 +20,7 @@ from function_app.ingest.closing import starts_run
 from function_app.notify.messages import in_words
 from function_app.runs.admission import place_in_line, what_lifts
 from function_app.services import Services
+from shared.shard_names import is_among
 
 MAX_NAMED = 10
 MAX_LETTERS = 1000
@@ -90,16 +91,20 @@ def awaited_of_blob(path: str, place: ShardPlace | None, services: Services) -> 
 
 def _awaited_of_open(described: VersionDescription) -> Iterator[str]:
     missing = _missing(described)
+    rejected = [row.name for split in described.splits for row in split.rejected]
+    absent = [name for name in missing if not is_among(name, rejected)]
     for row in [row for split in described.splits for row in split.rejected][:MAX_NAMED]:
         reason = row.reasons[0].message if row.reasons else "no reason is recorded"
         yield f"a corrected upload of {row.name}, which was rejected: {reason}"
-    if missing:
-        more = f" and {len(missing) - MAX_NAMED} more" if len(missing) > MAX_NAMED else ""
+    if absent:
+        more = f" and {len(absent) - MAX_NAMED} more" if len(absent) > MAX_NAMED else ""
         patience = in_words(described.pipeline.watch.stalled_after_s)
         yield (
-            f"{len(missing)} shards: {', '.join(missing[:MAX_NAMED])}{more}; a notification is sent if none arrives "
-            f"within {patience}"
+            f"{len(absent)} shard{'' if len(absent) == 1 else 's'}: {', '.join(absent[:MAX_NAMED])}{more}; a "
+            f"notification is sent if none arrives within {patience}"
         )
+    elif missing:
+        return
     elif described.refusal:
         yield f"a corrected set of shards; the current one was rejected: {described.refusal[0]}"
     else:

@@ -26,7 +26,7 @@ from function_app.planning.job_body import job_body
 from function_app.planning.planner import earlier_runs, sites, work_of
 from function_app.planning.predictions import kind_of, observations, outcome_of
 from function_app.runs.admission import last_attempt, refuse_held
-from function_app.runs.mistakes import check_script, refuse_bad_script, refuse_misfit, with_script_errors
+from function_app.runs.mistakes import ScriptCheck, check_script, refuse_bad_script, refuse_misfit, with_script_errors
 from function_app.runs.requests import closing_of, overridden
 from function_app.runs.submission import unspent_plan
 from function_app.services import Services
@@ -114,8 +114,8 @@ def plan_request(
     options = overridden(pipeline, overrides or {})
     generation = _closing(pipeline, version, services)
     manifest = None if pipeline.data.is_synthetic else _manifest(generation, services)
-    check = check_script(pipeline, services.read_script)
-    problems = tuple(_problems(pipeline, options, generation, services, force=force))
+    check = check_script(pipeline, services.read_script, services.read_modules)
+    problems = tuple(_problems(pipeline, options, generation, services, None if force else check))
     plan = unspent_plan(pipeline, generation, services, options=options, forced_by=DRY_RUN if force else None)
     plan = with_script_errors(plan, check)
     met = None if force else last_attempt(plan.run_id, services.ledger)
@@ -193,18 +193,22 @@ def _manifest(generation: Generation, services: Services) -> Manifest | None:
 
 
 def _problems(
-    pipeline: Pipeline, options: TrainingOptions, generation: Generation, services: Services, *, force: bool
+    pipeline: Pipeline,
+    options: TrainingOptions,
+    generation: Generation,
+    services: Services,
+    check: ScriptCheck | None,
 ) -> Iterator[str]:
-    """Yield why the request would be refused, as it would be."""
+    """Yield why the request would be refused, as it would be; without ``check`` it is forced."""
     checks: list[Callable[[], object]] = [lambda: refuse_misfit(pipeline, options, generation, services.documents)]
-    if not force:
+    if check is not None:
         checks += [
             lambda: refuse_held(generation, services.ledger),
-            lambda: refuse_bad_script(pipeline, check_script(pipeline, services.read_script)),
+            lambda: refuse_bad_script(pipeline, check),
         ]
-    for check in checks:
+    for each in checks:
         try:
-            check()
+            each()
         except LandfallError as error:
             yield str(error)
 

@@ -29,10 +29,12 @@ from shared.job_arguments import TrainingOptions
 from shared.manifest import Manifest, ManifestError
 
 if TYPE_CHECKING:
-    from horovod_lint import Finding
+    from horovod_lint import Finding, Machine
 
 SCRIPT_ERRORS_TAG = TAG + "script_errors"
 """The tag with the codes of the errors that a forced job was submitted with."""
+UNREADABLE = "unreadable"
+"""The code of a script, or of a module that it imports, that Python or the lint refuses."""
 MAX_LISTED = 20
 _MAX_TAG_CHARS = 256
 
@@ -137,29 +139,42 @@ def check_script(
     train = pipeline.train
     if not is_own_script(train.script):
         return ScriptCheck()
-    from horovod_lint import Machine, Severity, lint_script  # imported where there is a script of one's own
+    from horovod_lint import ScriptFile, Severity, lint_script, refused_modules  # only where a script is one's own
 
     try:
+        path = PurePath("/", train.script)
+        script = ScriptFile(path=path, name=train.script, content=read_script(train.script))
+        modules = read_modules(train.files)
         report = lint_script(
-            read_script(train.script),
+            script.content,
             train.script,
-            Machine.of_job(
-                vm_size=pipeline.machines.vm_size,
-                environment=train.environment_variables,
-                arguments=arguments_of_runs or (train.arguments,),
-                paths=train.paths_passed,
-                registers=pipeline.register_ is not None,
-                distribution=train.distribution,
-            ),
-            path=PurePath("/", train.script),
-            files=read_modules(train.files),
+            _machine(pipeline, arguments_of_runs or (train.arguments,)),
+            path=path,
+            files=modules,
         )
+        refused = tuple(refused_modules(script, modules))
     except ScriptError as error:
-        return ScriptCheck(errors=(str(error),), codes=("unreadable",))
+        return ScriptCheck(errors=(str(error),), codes=(UNREADABLE,))
+    codes = [UNREADABLE for _ in refused] + [str(finding.code) for finding in report.errors]
     return ScriptCheck(
-        errors=tuple(_worded(train.script, finding) for finding in report.errors),
-        codes=tuple(dict.fromkeys(str(finding.code) for finding in report.errors)),
+        errors=(*refused, *(_worded(train.script, finding) for finding in report.errors)),
+        codes=tuple(dict.fromkeys(codes)),
         warnings=tuple(_worded(train.script, finding) for finding in report.of(Severity.WARNING)),
+    )
+
+
+def _machine(pipeline: Pipeline, arguments: Sequence[Sequence[str]]) -> Machine:
+    """Return what is known of the job that the script will be."""
+    from horovod_lint import Machine
+
+    train = pipeline.train
+    return Machine.of_job(
+        vm_size=pipeline.machines.vm_size,
+        environment=train.environment_variables,
+        arguments=arguments,
+        paths=train.paths_passed,
+        registers=pipeline.register_ is not None,
+        distribution=train.distribution,
     )
 
 

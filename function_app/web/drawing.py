@@ -144,7 +144,7 @@ class Chart:
 
     title: str
     unit: str
-    """Of the axis from left to right: ``epoch`` or ``node``."""
+    """Unit of the horizontal axis: ``epoch`` or ``node``."""
     curves: tuple[Curve, ...]
     ticks: tuple[Tick, ...]
     first_epoch: int

@@ -1,1 +1,1 @@
-"""TFRecord shards: framing, compression, and the optional accelerator in C."""
+"""TFRecord shards: their framing, and the serialized examples in it."""

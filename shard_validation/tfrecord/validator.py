@@ -11,11 +11,11 @@ from typing import Any
 from crc32c import crc32c
 
 from shard_validation.content import Chunk, read_ahead
-from shard_validation.examples.layout import MIN_TOGETHER
 from shard_validation.features import PayloadCheck, compile_payload_check
 from shard_validation.reasons import Fault, FaultError, ReasonCode
 from shard_validation.requirements import DataRequirements, Limits
 from shard_validation.tfrecord.framing import CheckMany, FramingLostError, RecordFraming
+from shard_validation.tfrecord.layout import MIN_TOGETHER
 from shard_validation.tfrecord.native import FileSource, SoundStretch, native_records, sound_stretches
 from shard_validation.validate import Paused, ShardStatistics, ShardVerdict, Task
 from shared.crc import combined_crc32c
@@ -281,7 +281,7 @@ def _compile_check_of_many(
         if len(sizes) < MIN_TOGETHER:
             return None
         if not many:
-            from shard_validation.examples.many import ManyExamples
+            from shard_validation.tfrecord.many import ManyExamples
 
             many.append(ManyExamples(requirements, statistics, check_payload).faults)
         return many[0](records, sizes, index)

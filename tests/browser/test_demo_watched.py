@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,6 +29,8 @@ def demo(tmp_path: Path) -> Iterator[Process]:
         "cli", "demo", "--keep", "--folder", str(tmp_path), log=tmp_path / "demo.log", environment=child_environment()
     )
     yield running
+    if running.popen.poll() is None:  # a test that failed meanwhile has left it standing still
+        os.kill(running.popen.pid, signal.SIGCONT)
     running.stop()
 
 
@@ -47,8 +51,16 @@ def test_a_person_watches_the_demo_from_empty_to_registered(browser: Browser, de
     with browser.new_context() as context:
         watched = Watched(context)
         page = watched.page
-        page.goto(address(demo))
-        watched.look("demo-begin")
+        pages = address(demo)
+        os.kill(demo.popen.pid, signal.SIGSTOP)  # the services go on; nothing is uploaded before the page was seen
+        page.goto(pages)
+        expect(page.get_by_text("No shard was uploaded yet.")).to_be_visible()
+        expect(page.get_by_text("No run is active.")).to_be_visible()
+        watched.look("demo-empty")
+        page.evaluate("window.isEmpty = true")
+        os.kill(demo.popen.pid, signal.SIGCONT)
+        expect(page.get_by_role("region", name="Runs that train or wait")).to_be_visible()
+        assert page.evaluate("window.isEmpty"), "the page was loaded again as a whole"
         page.get_by_role("region", name="Runs that train or wait").get_by_role("link", name="landfall-").click()
         expect(page.get_by_role("heading", level=1)).to_contain_text("landfall-digits-")
         page.evaluate("window.isFirst = true")

@@ -39,7 +39,7 @@ RUNS_PER_VERSION = 20
 SWEEP = "reconcile"
 """The function that begins again every few seconds: on a busy machine one always runs."""
 SWEEPS_UNTIL_QUIET = 12
-"""How many sweeps may end while the same number of late events is left."""
+"""How many sweeps may end without progress while late events are left."""
 
 
 @dataclass(kw_only=True)
@@ -124,7 +124,7 @@ class Storm:
         self.twin.client.end_faults()
         patience = self._patience(SWEEPS_UNTIL_QUIET)
         while any(left := self._under_way()) or any(left := self._under_way()):
-            if patience.is_over(sum(left)):
+            if patience.is_over(sum(left), self._handled()):
                 running = self.twin.client.invocations("running")
                 raise ChaosError(
                     f"late events are not handled after {patience}: {left[0]} deliveries and {left[1]} messages "
@@ -137,6 +137,10 @@ class Storm:
         client = self.twin.client
         deliveries, messages = client.pending_deliveries(), self.twin.queued_messages()
         return deliveries, messages, sum(n for name, n in client.invocations("running").items() if name != SWEEP)
+
+    def _handled(self) -> int:
+        """Return how many functions but the sweep have ended."""
+        return sum(n for name, n in self.twin.client.invocations("ended").items() if name != SWEEP)
 
     def _patience(self, sweeps: int) -> Patience:
         return Patience(ended=lambda: self.twin.client.invocations("ended").get(SWEEP, 0), sweeps=sweeps)
@@ -214,9 +218,10 @@ class Storm:
 
     def _await_end(self, patience: Patience) -> None:
         while not self._has_ended():
-            if patience.is_over():
-                raise ChaosError(f"after {patience} in the calm: {'; '.join(self._open_ends())}")
             runs = self._runs() or []
+            left = len(self.ends.unfinished(runs)) + sum(map(len, self.owner.left.values()))
+            if patience.is_over(left):
+                raise ChaosError(f"after {patience} in the calm: {'; '.join(self._open_ends())}")
             self.owner.act(runs, is_calm=True)
             self._let_people_act(runs)
             self._let_time_pass()

@@ -16,7 +16,7 @@ from tests.support.nih_xrays import write_nih
 from tests.support.pack_sources import records
 from tests.support.processes import REPOSITORY, child_environment
 from tests.support.twin import TwinUnderTest
-from training_job.metrics import AUC_BUCKETS, AUC_LOGIT_SCALE
+from training_job.reporting.metrics import AUC_BUCKETS, AUC_LOGIT_SCALE
 
 pytestmark = [pytest.mark.slow, pytest.mark.twin, pytest.mark.distributed]
 

@@ -11,8 +11,7 @@ from typing import Any
 from unittest.mock import patch
 
 from shard_validation import DataRequirements, Limits, ShardVerdict, features, validate, validate_shard
-from shard_validation.examples import many
-from shard_validation.tfrecord import validator
+from shard_validation.tfrecord import many, validator
 from shared.manifest import FeatureSpec
 from tests.fuzz.mutations import damaged, for_every_seed
 from tests.support.example_bytes import Value, example_bytes

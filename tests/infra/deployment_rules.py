@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from cli.publish.assets import DATASTORES
+from cli.deploy.assets import DATASTORES
 from function_app.runs.requests import KEYS
 from local_azure.twin import addresses
 from tests.architecture.trees import ROOT

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -185,3 +186,25 @@ def end_all(running: Running) -> None:
         for child in psutil.Process(running.process.popen.pid).children(recursive=True):
             os.kill(child.pid, signal.SIGKILL)
         running.process.kill()
+
+
+def score(model: Path, shards: Path, scratch: Path) -> dict[str, Any]:
+    """Score a folder's validation shards by the script of docs/serving.md, as both kinds of endpoint call it."""
+    page = (REPOSITORY / "docs" / "serving.md").read_text(encoding="utf-8")
+    (scratch / "score.py").write_text(page.split("```python\n")[1].split("```")[0], encoding="utf-8")
+    said = subprocess.run(
+        [str(PROGRAMS / "python"), program("served"), str(shards), str(scratch)],
+        cwd=REPOSITORY,
+        env={
+            **child_environment(),
+            "PYTHONPATH": f"{REPOSITORY}:{scratch}",
+            "AZUREML_MODEL_DIR": str(model),
+        },
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+    assert 0 == said.returncode, said.stderr
+    found: dict[str, Any] = json.loads(said.stdout.splitlines()[-1])
+    return found

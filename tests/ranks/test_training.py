@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -14,9 +13,8 @@ from PIL import Image
 
 from shared.manifest import Manifest
 from shared.training_report import EXAMPLES_NAME
-from tests.ranks.ranks import DEADLINE_S, PROGRAMS, Observed, Outcome, observed, program, train
+from tests.ranks.ranks import Observed, Outcome, observed, score, train
 from tests.ranks.versions import ClosedVersion, job_arguments
-from tests.support.processes import REPOSITORY, child_environment
 
 pytestmark = pytest.mark.distributed
 
@@ -138,23 +136,7 @@ def test_the_script_of_the_page_on_serving_scores_as_the_training_evaluated(
     outcome: Outcome, digits: ClosedVersion, tmp_path: Path
 ) -> None:
     """Single requests and files give the reported accuracy; larger images are cut as in training."""
-    page = (REPOSITORY / "docs" / "serving.md").read_text(encoding="utf-8")
-    (tmp_path / "score.py").write_text(page.split("```python\n")[1].split("```")[0], encoding="utf-8")
-    said = subprocess.run(
-        [str(PROGRAMS / "python"), program("served"), str(digits.folder), str(tmp_path)],
-        cwd=REPOSITORY,
-        env={
-            **child_environment(),
-            "PYTHONPATH": f"{REPOSITORY}:{tmp_path}",
-            "AZUREML_MODEL_DIR": str(outcome.output / "model"),
-        },
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE_S,
-        check=False,
-    )
-    assert 0 == said.returncode, said.stderr
-    found = json.loads(said.stdout.splitlines()[-1])
+    found = score(outcome.output / "model", digits.folder, tmp_path)
     assert outcome.report.metrics["val_accuracy"] == pytest.approx(found["accuracy"], abs=1e-6)
     assert found["batch_is_online"]
     assert found["centre_differs_by"] < 1e-3

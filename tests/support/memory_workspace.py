@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from cli.deploy.clusters import Choice, WantedCluster
+from cli.deploy.workspace import PublishedCluster
 from cli.errors import CliError
-from cli.publish.clusters import Choice, WantedCluster
-from cli.publish.workspace import PublishedCluster
 
 
 class MemoryWorkspace:

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from shard_validation.examples.message import example_class
+from shard_validation.tfrecord.message import example_class
 from shared.record_framing import FRAME_OVERHEAD_BYTES, HEADER_BYTES
 from tests.support.shards import image_bytes
 

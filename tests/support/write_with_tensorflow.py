@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from shard_validation.examples.message import encode_example, example_class
+from shard_validation.tfrecord.message import encode_example, example_class
 
 SHARDS = {
     "train-00000-of-00003.tfrecord": "",

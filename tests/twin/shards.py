@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from shard_validation.examples.message import encode_example
+from shard_validation.tfrecord.message import encode_example
 from shared.record_framing import frame_record
 
 NUM_TRAIN, NUM_VALIDATION = 2, 1

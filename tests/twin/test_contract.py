@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.twin, pytest.mark.slow]
 
 LATER = SPOKEN[-1] + 1
 OF_ANOTHER_RELEASE = (
-    "import cli.publish.assets as assets; from shared import asset_version; from cli.main import main; "
+    "import cli.deploy.assets as assets; from shared import asset_version; from cli.main import main; "
     f"assets.asset_version = lambda digest: asset_version(digest, ({LATER},)); main()"
 )
 """`landfall publish` as a release of a later contract has it."""

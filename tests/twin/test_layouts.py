@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -12,9 +13,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from azure.storage.blob import BlobServiceClient
 
-from cli.demo.digits import Digits, encode_png, load_digits, split
+from cli.demo.digits import Digits, encode_png, load_digits, split, write_shards
 from local_azure.processes import wait_until
+from tests.ranks.ranks import score
+from tests.support.terminal import landfall
 from tests.support.twin import WITHIN_S, TwinUnderTest
 
 pytestmark = pytest.mark.twin
@@ -109,8 +113,13 @@ def announced(twin: TwinUnderTest, version: str) -> list[str]:
 
 
 @pytest.mark.slow
-def test_a_table_of_images_trains_a_model(twin: TwinUnderTest) -> None:
-    """Real ranks read the files in their folders by the manifest."""
+def test_a_table_of_images_trains_a_model_that_is_used_without_landfall(
+    twin: TwinUnderTest, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Real ranks read the files in their folders by the manifest; the passport holds, and so does what it scores.
+
+    The registered files alone, fetched from storage, give the accuracy that the model was registered with.
+    """
     digits, validation = split(load_digits())
     table = {
         name: content
@@ -120,3 +129,22 @@ def test_a_table_of_images_trains_a_model(twin: TwinUnderTest) -> None:
     twin.upload("tables/v1", {**table, **part("validation", 0, images(validation)), **MARKER})
     run = twin.await_settled("tables/v1", within_s=TRAINED_WITHIN_S)
     assert ("registered", 2, 1) == (run["state"], run["world_size"], len(twin.models(run["run_id"]))), run
+    places, model = twin.twin.places, f"{run['model_name']}:{run['model_version']}"
+    app = ("--url", places.functions_url, "--key", places.secrets.function_key)
+    status, out, err = landfall(capsys, "verify", model, *app)
+    assert (0, "", True) == (status, err, "nothing differs" in out), out
+    write_shards(validation, tmp_path / "shards", split_name="validation", num_shards=1)
+    found = score(fetched(twin, run, tmp_path / "model"), tmp_path / "shards", tmp_path)
+    assert run["metrics"]["val_accuracy"] == pytest.approx(found["accuracy"], abs=1e-6)
+
+
+def fetched(twin: TwinUnderTest, run: Mapping[str, Any], folder: Path) -> Path:
+    """Fetch the files of a run's model as `landfall run` says; return their folder."""
+    path = run["outputs"]["model"].partition("/paths/")[2]
+    with BlobServiceClient.from_connection_string(twin.twin.places.host_connection) as host:
+        container = host.get_container_client("runs")
+        for name in list(container.list_blob_names(name_starts_with=f"{path}/")):
+            file = folder / name.removeprefix(f"{path}/")
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(container.download_blob(name).readall())
+    return folder

@@ -9,7 +9,7 @@ import pytest
 from azure.storage.blob import BlobServiceClient
 
 from cli.demo.following import TOPIC, WEBHOOK
-from cli.publish.assets import collect_code, commit_of
+from cli.deploy.assets import collect_code, commit_of
 from local_azure.processes import wait_until
 from tests.support.processes import REPOSITORY
 from tests.support.terminal import landfall

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cli.errors import CliError
-from cli.upload.uploader import ShardUploader, upload_all
+from cli.uploader import ShardUploader, upload_all
 from local_azure.processes import wait_until
 from tests.support.twin import WITHIN_S, TwinUnderTest
 from tests.twin.shards import flip_bit, whole_version

@@ -15,10 +15,10 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from shared.job_arguments import JobArguments
-from training_job.epoch_decisions import Standing
 from training_job.errors import CheckpointError
-from training_job.metrics import layout_for
 from training_job.rank_plan import BatchShape, SplitPlan
+from training_job.reporting.metrics import layout_for
+from training_job.schedule import Standing
 
 
 @dataclass(frozen=True, kw_only=True)

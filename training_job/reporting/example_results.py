@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from shared.manifest import ManifestShard
 from shared.training_report import MAX_EXAMPLES, NUM_EXAMPLES_KEY, RECORD, SHARD
-from training_job.metrics import Sums
+from training_job.reporting.metrics import Sums
 
 _MULTIPLIER = 0x9E3779B1
 """2³² over the golden ratio: Knuth's multiplicative hash."""

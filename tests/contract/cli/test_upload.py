@@ -16,7 +16,7 @@ from azure.storage.blob import BlobClient, BlobServiceClient, ContainerClient
 
 from cli.errors import CliError
 from cli.progress import Step
-from cli.upload.uploader import FILES_AT_ONCE, ShardUploader, _Content, upload_all
+from cli.uploader import FILES_AT_ONCE, ShardUploader, _Content, upload_all
 from local_azure.azurite import Azurite
 
 pytestmark = pytest.mark.azurite
@@ -104,7 +104,7 @@ def test_several_files_are_sent_at_a_time_and_the_rate_is_said(
 def test_a_shard_with_another_content_is_found_before_the_first_byte(
     azurite: Azurite, container: ContainerClient, shards: list[Path]
 ) -> None:
-    """Also one of the same size, and one whose uploader stated no checksum; --overwrite replaces all."""
+    """Also one of the same size, and one whose uploader stated no checksum; --overwrite replaces them."""
     container.upload_blob(f"digits/v1/{shards[2].name}", shards[2].read_bytes())
     with ShardUploader.connected(azurite.connection_string(), container.container_name) as uploader:
         with pytest.raises(CliError, match=f"digits/v1/{shards[2].name} exists already: pass --overwrite"):
@@ -115,7 +115,10 @@ def test_a_shard_with_another_content_is_found_before_the_first_byte(
         shards[1].write_bytes(b"x" * 1001)
         with pytest.raises(CliError, match=f"digits/v1/{shards[1].name} exists already"):
             upload_all(uploader, shards, TARGET)
+        assert 3 == upload_all(uploader, shards, TARGET, overwrite=True)
     assert (1, 4, True) == (len(before), len(replaced), before.items().isdisjoint(replaced.items()))
+    # What has the same content is not written again: a new ETag is validated again.
+    assert {f"digits/v1/{shards[1].name}"} == {name for name, _ in replaced.items() - etags(container).items()}
 
 
 def test_a_container_that_is_not_there_is_found_before_the_first_byte(azurite: Azurite, shards: list[Path]) -> None:
@@ -128,8 +131,8 @@ def test_a_container_that_is_not_there_is_found_before_the_first_byte(azurite: A
 @pytest.fixture
 def large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A file of four blocks, of which the last is short."""
-    monkeypatch.setattr("cli.upload.uploader.BLOCK_BYTES", BLOCK_BYTES)
-    monkeypatch.setattr("cli.upload.uploader.BLOCKS_AT_ONCE", 1)
+    monkeypatch.setattr("cli.uploader.BLOCK_BYTES", BLOCK_BYTES)
+    monkeypatch.setattr("cli.uploader.BLOCKS_AT_ONCE", 1)
     path = tmp_path / "train-00000-of-00001.tfrecord"
     path.write_bytes(Random(7).randbytes(3 * BLOCK_BYTES + 1))  # noqa: S311 (any bytes that differ will do)
     return path

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from cli.publish.workspace import AzureMlWorkspace
+from cli.deploy.workspace import AzureMlWorkspace
 from function_app.adapters.azure_ml import WorkspaceClient
 from function_app.domain.capacity import ROLE_MISSING
 from function_app.domain.errors import SubmissionRefusedError

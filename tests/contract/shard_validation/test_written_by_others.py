@@ -22,8 +22,8 @@ from shard_validation import (
     check_name,
     validate_shard,
 )
-from shard_validation.examples.message import example_class
 from shard_validation.file_lists import read_file_list
+from shard_validation.tfrecord.message import example_class
 from shared.manifest import FeatureSpec
 from shared.record_framing import frame_record
 from tests.support.processes import REPOSITORY, child_environment

@@ -12,8 +12,8 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from shared.job_arguments import ModelOptions, OptimizationOptions
-from training_job.metrics import layout_for
-from training_job.optimization.optimizers import build_optimizer
+from training_job.optimizers import build_optimizer
+from training_job.reporting.metrics import layout_for
 from training_job.steps import Batch, StepOptions, Update, sums_for
 
 OPTIONS = ModelOptions(num_classes=3)

@@ -106,8 +106,9 @@ def test_a_killed_process_is_reported(endless: Path) -> None:
     """As the kernel does for lack of memory: one sentence with what to do, and the others end too."""
     with landfall_on_terminal(["validate", endless, "--processes", 2]) as terminal:
         terminal.wait_for("B/s")
-        worker = max(int(process) for process in members(terminal.process.pid))
-        os.kill(worker, signal.SIGKILL)
+        first, last = workers(terminal.process.pid)
+        os.kill(first, signal.SIGSTOP)  # it would read terabytes meanwhile, and must end although it does not answer
+        os.kill(last, signal.SIGKILL)
         status = terminal.wait()
     assert (1, True, False) == (
         status,
@@ -115,6 +116,12 @@ def test_a_killed_process_is_reported(endless: Path) -> None:
         "Traceback" in terminal.shown,
     )
     wait_until(lambda: not members(terminal.process.pid), what="all processes of the command to end")
+
+
+def workers(session: int) -> list[int]:
+    """Return the validating processes of a session, without the command itself and what multiprocessing adds."""
+    commands = {int(process): Path(f"/proc/{process}/cmdline").read_bytes() for process in members(session)}
+    return [process for process, command in commands.items() if b"spawn_main" in command]
 
 
 def members(session: int) -> list[str]:

@@ -12,7 +12,7 @@ from azure.core.exceptions import ClientAuthenticationError
 
 from cli.errors import CliError
 from cli.options import TwinAddress
-from cli.upload.command import (
+from cli.upload import (
     Intake,
     ask_for_intake,
     checked_account_url,
@@ -98,7 +98,7 @@ def test_a_list_of_files_is_written_last_and_always(
     shards = touch(tmp_path / "train", "a.parquet", "b.parquet")
     there = {f"digits/v1/train/{file.name}": crc32c_of_file(file) for file in shards[:num_there]}
     recorder = Recorder(dict(there))
-    monkeypatch.setattr("cli.upload.command.open_uploader", lambda *_: recorder)
+    monkeypatch.setattr("cli.upload.open_uploader", lambda *_: recorder)
     layout = Layout(kind="manifest").to_json()
     with served(answered(DIGITS | {"layout": layout}), status=200) as url:
         options = (
@@ -133,7 +133,7 @@ def test_the_log_of_a_table_is_written_after_its_files_and_the_first_commit_last
     commits = touch(tmp_path / "_delta_log", *names, "_last", ".1.crc")[:4]
     touch(tmp_path / "split=train", "a.parquet", "b.parquet")
     recorder = Recorder({f"digits/v1/_delta_log/{commits[1].name}": crc32c_of_file(commits[1])})
-    monkeypatch.setattr("cli.upload.command.open_uploader", lambda *_: recorder)
+    monkeypatch.setattr("cli.upload.open_uploader", lambda *_: recorder)
     with served(answered(DIGITS | {"layout": Layout(kind="delta").to_json()}), status=200) as url:
         account = ("--account-url", "https://a.blob.core.windows.net")
         status, out, err = landfall(

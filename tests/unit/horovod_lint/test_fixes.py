@@ -109,6 +109,12 @@ def test_an_edit_that_would_make_another_finding_is_not_made() -> None:
         "average = hvd.callbacks.MetricAverageCallback()\naverage.backend = tf.keras.backend\n", ""
     )
     assert script == fix_script(script.encode(), "mine.py").content.decode()
+    broken = (  # already wrong on Keras 3; an edit may not make it more so
+        f"{START}import tensorflow as tf\nmodel.compile(optimizer=tf.keras.optimizers.SGD(1))\n"
+        "model.fit(x, callbacks=[hvd.callbacks.BroadcastGlobalVariablesCallback(0)])\n"
+    )
+    assert broken == fix_script(broken.encode(), "mine.py").content.decode()
+    assert broken != fix_script(broken.encode(), "mine.py", KERAS2).content.decode()
 
 
 def test_several_mistakes_are_mended_together() -> None:

@@ -23,6 +23,18 @@ def problem(content: bytes) -> str:
         (b"a = 1\nb = 0777\n", "mine.py:2: not Python 3: leading zeros in decimal integer literals"),
         (b"try:\n    pass\nexcept E, e:\n    pass\n", "mine.py:3: not Python 3: multiple exception types"),
         (b"def f(:\n", "mine.py:1: not Python 3: invalid syntax"),
+        (b"a = 1\nreturn a\n", "mine.py:2: not Python 3: 'return' outside function"),
+        (b"class A:\n    yield 1\n", "mine.py:2: not Python 3: 'yield' outside function"),
+        (b"for a in b:\n    pass\nelse:\n    break\n", "mine.py:4: not Python 3: 'break' outside loop"),
+        (b"while 1:\n    def f():\n        continue\n", "mine.py:3: not Python 3: 'continue' not properly in loop"),
+        (b"await f()\n", "mine.py:1: not Python 3: 'await' outside function; put it into an async function"),
+        (
+            b"def f():\n    return [g(await a) for b in c], await a\n",
+            "mine.py:2: not Python 3: 'await' outside async",
+        ),
+        (b"async with a:\n    pass\n", "mine.py:1: not Python 3: 'await' outside function"),
+        (b"def f(a, a):\n    pass\n", "mine.py:1: not Python 3: duplicate argument 'a'"),
+        (b"'x'\na = 1\nfrom __future__ import division\n", "mine.py:3: not Python 3: from __future__ imports must"),
         (b"a = 1\nb = '\0'\n", "mine.py:2: not Python source: it contains a null byte"),
         (b"\n\n# \xff\n", "mine.py:3: not text in utf-8: invalid byte 0xff"),
         (b"# \xff\n", "mine.py:1: cannot decode the script: invalid or missing encoding"),
@@ -55,6 +67,10 @@ def test_an_unusual_but_valid_script_is_read() -> None:
         b"# coding: latin-1\na = '\xe4'\n",
         b"a = 1\r\nb = '\\d'\r\n",
         b"\f\na = 1",
+        b"'x'\nfrom __future__ import division\nfrom __future__ import annotations\n",
+        b"def f():\n    for a in b:\n        if a:\n            break\n    else:\n        return (yield)\n",
+        b"async def f():\n    async with a:\n        return [await b for b in c if await d]\n",
+        b"x = lambda: (yield)\nwhile x:\n    try:\n        continue\n    finally:\n        break\n",
     ):
         assert () == lint_script(content, "mine.py").findings
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from cli.deploy.clusters import OfferedSize, WantedCluster
+from cli.deploy.workspace import AzureMlWorkspace
 from cli.errors import CliError
-from cli.publish.clusters import OfferedSize, WantedCluster
-from cli.publish.workspace import AzureMlWorkspace
 from function_app.config.clusters import Cluster, ClusterSize
 from local_azure.azurite import DATA_ACCOUNT, HOST_ACCOUNT
 from tests.support.azure_ml import WORKSPACE_ID, AzureMl, command_job

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from cli.deploy.clusters import WantedCluster
 from cli.doctor.azure import GRANTS, TOPICS, Deployment, azure_checks
-from cli.publish.clusters import WantedCluster
 from function_app.domain.checks import Check, CheckState
 from local_azure.twin.parts import event_subscriptions
 from tests.infra.deployment_rules import documented_grants

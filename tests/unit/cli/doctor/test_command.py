@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from cli.deploy.workspace import WorkspaceId
 from cli.doctor.azure import Clusters, Deployment
 from cli.doctor.command import examine, exit_code
-from cli.publish.workspace import WorkspaceId
 from function_app.domain.checks import Check, CheckState
 from tests.support.terminal import landfall
 from tests.unit.cli.fake_function_app import FunctionApp, served
@@ -82,6 +82,24 @@ def test_a_clock_that_is_wrong_is_found(capsys: pytest.CaptureFixture[str]) -> N
     assert "s ahead of the function app's\n           to fix it:    sudo timedatectl set-ntp true" in out
 
 
+@pytest.mark.parametrize(
+    ("place", "status", "state"), [({"in_azure": True}, 3, "unknown"), ({"in_azure": False}, 0, "absent")]
+)
+def test_a_package_shows_what_the_app_sees_and_says_what_it_cannot(
+    place: dict[str, bool],
+    status: int,
+    state: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Only a clone has the templates that roles, clusters and the rest are compared with."""
+    monkeypatch.setattr("cli.doctor.command.IS_CLONE", False)
+    with served(diagnosis(OK) | place, status=200) as url:
+        found, out, _ = landfall(capsys, "doctor", "--json", "--url", url, "--key", "k")
+    checks = [(check["part"], check["state"]) for check in json.loads(out)["checks"]]
+    assert (status, [("queues", "ok"), ("clock", "ok"), ("deployment", state)]) == (found, checks)
+
+
 def no_workspace(identity: WorkspaceId) -> Clusters:
     """No test of this file opens one."""
     raise AssertionError(identity)
@@ -96,7 +114,7 @@ def test_a_deployment_in_azure_is_looked_at_with_az(monkeypatch: pytest.MonkeyPa
         asked.append(place)
         return [unknown]
 
-    monkeypatch.setattr("cli.doctor.command.azure_checks", looked)
+    monkeypatch.setattr("cli.doctor.azure.azure_checks", looked)
     stated = {
         "subscription_id": "s",
         "resource_group": "g",

@@ -172,9 +172,9 @@ def test_an_item_is_waited_for_where_it_was_sent_and_nothing_else_is_wrong(
         asked.append(wait_s)
         return Check(part="telemetry", subject="read back", state=OK, says="")
 
-    monkeypatch.setattr("cli.doctor.command.read_back", read)
+    monkeypatch.setattr("cli.doctor.telemetry.read_back", read)
     monkeypatch.setattr(
-        "cli.doctor.command.azure_checks",
+        "cli.doctor.azure.azure_checks",
         lambda *_: [Check(part="sign-in", subject="az", state=signed_in, says="", fix="")],
     )
     examine(app.client(), {}, lambda _identity: pytest.fail("opened"), telemetry_wait_s=120)

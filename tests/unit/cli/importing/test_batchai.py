@@ -142,12 +142,57 @@ def test_a_command_line_of_intel_mpi_is_understood(tmp_path: Path) -> None:
         ("mpirun -np $AZ_BATCHAI_WORKERS -x A=b -x PATH python a.py", 2, []),
         ("python a.py --lr=0.1 -v", 1, ["--lr=0.1", "-v"]),
         ("cd x && ./a.py `pwd` $HOME/y z", 1, ["z"]),
+        ("time mpirun -np 4 python -W ignore a.py 2 > log.txt 2>&1", 4, ["2"]),
+        ("bash -lc 'source activate py36; mpirun -n 4 python a.py --n 1 &>>x'", 4, ["--n", "1"]),
+        ("mpirun -n 4 -bootstrap ssh sh -c 'cd x && python a.py --n=1'", 4, ["--n=1"]),
+        ("# a comment\nA=b python a.py \\\n  --n 1 | tee log.txt", 1, ["--n", "1"]),
+        ("horovodrun -np 4 -H a:2,b:2 python a.py", 4, []),
     ],
 )
 def test_other_command_lines(command: str, processes: int, arguments: list[str]) -> None:
     """With either spelling of the options, without MPI, and with what only a shell understands."""
     job = job_of({"nodeCount": 2, "customToolkitSettings": {"commandLine": command}})
     assert (processes, arguments) == (job.num_processes, job.arguments)
+
+
+def test_variables_of_a_command_line_are_taken_over_wherever_they_stand() -> None:
+    """Exported before, in front of the command, behind `env`, and set by MPI; what is not taken over is listed."""
+    line = "export A=1 B=2; set -e; env C=3 mpirun -n 2 -genv D 4 -x E=5 -print-rank-map python a.py > $OUT 2> err"
+    job = job_of({"nodeCount": 2, "customToolkitSettings": {"commandLine": f"F=6; {line}"}})
+    assert dict(zip("ABCDEF", "123456", strict=True)) == dict(sorted(job.environment.items()))
+    left = ["set -e", "-print-rank-map", "> $OUT 2> err"]
+    assert sorted(left) == sorted(each.what for each in job.not_mapped)
+
+
+@pytest.mark.parametrize(
+    ("argument", "words"),
+    [
+        ("$AZ_BATCHAI_TASK_INDEX", "hvd.rank()"),
+        ("$AZ_BATCHAI_PYTORCH_INIT_METHOD", "env://"),
+        ("$AZ_BATCH_HOST_LIST", "find each other without it"),
+        ("${AZ_BATCHAI_JOB_TEMP}/x", "with tempfile"),
+        ("$AZ_BATCHAI_SHARED_JOB_TEMP", "LANDFALL_CHECKPOINT"),
+        ("$AZ_BATCHAI_INPUT_MODEL/inception_v3.ckpt", "in train.files"),
+        ("$AZ_BATCHAI_JOB_MOUNT_ROOT/data", "LANDFALL_DATA"),
+    ],
+)
+def test_each_variable_of_the_service_has_what_stands_for_it(argument: str, words: str) -> None:
+    """In the line about the argument, whose flag goes with it."""
+    job = job_of({"horovodSettings": HOROVOD | {"commandLineArgs": f"--x {argument} --y 1"}})
+    assert (["--y", "1"], [True]) == (job.arguments, [words in each.instead for each in job.not_mapped])
+
+
+def test_tensorflow_in_one_process_is_imported(tmp_path: Path) -> None:
+    """Which is how Keras ran; its arguments were those of the master."""
+    settings = {"pythonScriptFilePath": "$AZ_BATCHAI_INPUT_CODE/mnist.py", "masterCommandLineArgs": "--epochs 2"}
+    inputs = [{"id": "CODE", "path": f"{ROOT}/code"}, {"id": "SET", "path": f"{ROOT}/data"}]
+    job = {"nodeCount": 1, "tensorFlowSettings": settings, "inputDirectories": inputs}
+    pipeline, report = imported(tmp_path, job)
+    assert (("--epochs", "2"), 1) == (pipeline.train.arguments, report["num_processes"])
+    left = not_mapped(report)
+    assert "horovod_not_used" in left["tensorFlowSettings: TensorFlow in one process"]
+    assert "to scripts/" in left[f"inputDirectories: CODE: {ROOT}/code"]
+    assert "landfall upload" in left[f"inputDirectories: SET: {ROOT}/data"]
 
 
 def job_of(properties: Mapping[str, Any]) -> ImportedJob:
@@ -206,7 +251,18 @@ def test_a_file_that_exists_is_not_overwritten(tmp_path: Path) -> None:
         (" " * (1 << 20) + "{}", "is larger than 1 MiB"),
         ('{"properties": {}}', "has no settings of a tool kit, such as horovodSettings"),
         ('{"horovodSettings": {}, "customMpiSettings": {}}', "has horovodSettings and customMpiSettings"),
-        ('{"tensorFlowSettings": {}}', "Convert the script to Horovod first"),
+        ('{"cntkSettings": {}}', "Convert the script to Horovod first"),
+        (
+            '{"tensorFlowSettings": {"parameterServerCount": 1, "workerCount": 2}}',
+            "2 workers and 1 parameter servers",
+        ),
+        ('{"nodeCount": 2, "tensorFlowSettings": {"pythonScriptFilePath": "a.py"}}', "Convert the script to Horovod"),
+        ('{"customMpiSettings": {"commandLine": "mpirun -n 1 python a.py : -n 2 python a.py"}}', "at once, with ':'"),
+        ('{"customMpiSettings": {"commandLine": "mpirun -n 0 python a.py"}}', "not a number from 1 to 10000"),
+        (
+            '{"customMpiSettings": {"commandLine": "bash -c \'bash -c \\"python a.py; python b.py\\"\'"}}',
+            "more than one",
+        ),
         ('{"horovodSettings": {}}', "names no Python script"),
         ('{"horovodSettings": [1]}', "horovodSettings is not a JSON object"),
         ('{"nodeCount": "2", "horovodSettings": {}}', "not a number from 1 to 10000. Correct it first."),

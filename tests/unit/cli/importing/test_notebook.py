@@ -113,6 +113,17 @@ def test_imports_from_the_future_come_first(capsys: pytest.CaptureFixture[str], 
     assert ("from __future__ import print_function", []) == (text.splitlines()[1], left_out)
 
 
+def test_what_a_script_may_not_have_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """IPython waits for it; Python would refuse the whole script on every node."""
+    path = tmp_path / "mine.ipynb"
+    path.write_bytes(notebook("x = await f()"))
+    assert 0 == landfall(capsys, "lint", path)[0]
+    status, out, _ = landfall(capsys, "script", "from-notebook", path)
+    named = f"  to mend: {tmp_path / 'mine.py'}:4: not Python 3: 'await' outside function; put it into an async"
+    assert (0, True) == (status, out.splitlines()[1].startswith(named)), out
+    assert 2 == landfall(capsys, "lint", tmp_path / "mine.py")[0]
+
+
 def test_the_script_has_the_findings_of_the_notebook(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """And is what the lint reads next."""
     path = tmp_path / "mine.ipynb"

@@ -38,10 +38,26 @@ def test_an_open_version_says_what_is_missing_and_rejected() -> None:
     lines = list(describe_version(version()))
     assert (
         ["d/v: open", "  train: 1 of 40 shards accepted"],
-        "    rejected train-00003-of-00040: the payload's CRC is wrong [record 2, byte 98] (and 1 more)",
-        "    … 19 more are missing",
+        "    rejected train-00003-of-00040: the payload's CRC is wrong (and 1 more)",
+        "    … 18 more are missing",
         ["  validation: 0 of ? shards accepted", "    missing validation-*"],
     ) == (lines[:2], lines[2], lines[-3], lines[-2:])
+
+
+def test_a_rejected_shard_is_named_once() -> None:
+    """Its reason begins with its name, and it is not among those that are missing."""
+    shard = "train-00001-of-00002.tfrecord"
+    message = f"{shard}, record 2 at byte 98: expected masked CRC 1, got 2"
+    split = {
+        "num_shards": 2,
+        "accepted": 1,
+        "num_missing": 1,
+        "missing": ["train-00001-of-00002"],
+        "rejected": [{"shard": shard, "reasons": [REASON | {"message": message}]}],
+    }
+    assert ["d/v: open", "  train: 1 of 2 shards accepted", f"    rejected {message}"] == list(
+        describe_version(version(splits={"train": split}))
+    )
 
 
 def test_a_complete_version_says_since_when_and_its_runs() -> None:
@@ -261,6 +277,6 @@ def test_shards_are_listed_from_all_pages(capsys: pytest.CaptureFixture[str]) ->
     with served(iter(pages), seen, status=200) as url:
         landfall.main(["status", "d/v", "--verdict", "rejected", "--url", url, "--key", "k"], standalone_mode=False)
     line = "rejected  train-00003-of-00040  7 records, 2.0 KiB"
-    reason = "  the payload's CRC is wrong [record 2, byte 98]"
+    reason = "  the payload's CRC is wrong"
     assert [line, reason, line, reason, line] == capsys.readouterr().out.splitlines()
     assert [f"{path}?limit=1000&state=rejected", f"{path}?after=train%2F3"] == [each for each, _ in seen]

@@ -33,7 +33,7 @@ def deployment(monkeypatch: pytest.MonkeyPatch) -> Deployment:
     monkeypatch.setattr("cli.options.api_client", lambda _url, _key: made.api())
     monkeypatch.setattr(command, "open_uploader", uploader)
     monkeypatch.setattr(command, "new_version", lambda _now, _is_taken: VERSION)
-    monkeypatch.setattr("cli.publish.workspace.AzureMlWorkspace.open", Archive().open)
+    monkeypatch.setattr("cli.deploy.workspace.AzureMlWorkspace.open", Archive().open)
     return made
 
 

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from cli.smoke.assertions import ASSERTIONS
-from cli.smoke.course import Course
-from cli.smoke.shards import smoke_shards
+from cli.smoke.course import Course, smoke_shards
 from function_app.config.pipeline_files import load_pipelines
 from shard_validation import validate_shard
 from shard_validation.content import HeldSource

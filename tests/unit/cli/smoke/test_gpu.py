@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from azure.core.exceptions import HttpResponseError
 
+from cli.deploy.workspace import WorkspaceId
 from cli.errors import CliError
-from cli.publish.workspace import WorkspaceId
 from cli.smoke.assertions import Assertion, Results
 from cli.smoke.gpu import GPU_ASSERTION, ask_network, gpu_pipeline
 from tests.unit.cli.smoke.deployment import MACHINES, PIPELINE, Deployment, forbidden

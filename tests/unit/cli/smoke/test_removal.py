@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from azure.core.exceptions import HttpResponseError
 
-from cli.publish.workspace import WorkspaceId
+from cli.deploy.workspace import WorkspaceId
 from cli.smoke.removal import remove_all
 from tests.unit.cli.smoke.deployment import RUN, SUCCESS, Deployment, forbidden
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import PurePath
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from function_app.domain.records import DatasetVersion, RunRecord
 from function_app.explain.plan import RunPlan, plan_request
 from function_app.planning.estimates import WORTH, Estimate
 from function_app.planning.predictions import WRONG, outcome_of
+from horovod_lint import ScriptFile
 from shared.errors import LandfallError
 from tests.support.world import ALL_SHARDS, CLUSTERS, SIZES, TRAIN_SHARDS, World, own_script, read_pipeline
 from tests.support.world import PIPELINE as TEXT
@@ -317,6 +319,21 @@ def test_a_script_of_ones_own_has_a_plan_without_figures_then_with_those_of_its_
     assert "script of your own" in plan.throughput
     assert plan.own is not None
     assert (None, None) == (plan.own.steps, plan.own.run_s)
+
+
+def test_a_plan_reads_a_script_with_its_modules_as_a_submission_does() -> None:
+    """What would refuse the request is a problem of its plan."""
+    world = planning_world()
+    helper = ScriptFile(path=PurePath("/scripts/helper.py"), name="scripts/helper.py", content=b"return 1\n")
+    world.services = replace(
+        world.services,
+        pipelines={"digits": read_pipeline(own_script(TEXT))},
+        read_script=lambda _: b"import helper\n",
+        read_modules=lambda _: {helper.path: helper},
+    )
+    world.upload_shards(*ALL_SHARDS)
+    assert [True] == ["scripts/x.py has 1 error" in problem for problem in planned(world).problems]
+    assert () == planned(world, force=True).problems
 
 
 DAMAGED: tuple[tuple[str, dict[str, object]], ...] = (

@@ -124,6 +124,24 @@ def test_an_error_in_a_module_names_its_file(tmp_path: Path) -> None:
     assert all(error.startswith("scripts/parts.py:") for error in found.errors)
 
 
+@pytest.mark.parametrize(
+    ("script", "errors"),
+    [
+        ("import helper\n", ("scripts/broken.py:1: not Python 3: 'return' outside function",)),
+        ("def unused():\n    import broken\n", ()),
+    ],
+)
+def test_a_module_that_python_refuses_is_an_error_where_the_script_starts_with_it(
+    tmp_path: Path, script: str, errors: tuple[str, ...]
+) -> None:
+    """Also through another module; the job would end at the import, with its nodes paid for."""
+    (tmp_path / "scripts").mkdir()
+    for name, text in {"mine": script, "helper": "from broken import x\n", "broken": "return 1\n"}.items():
+        (tmp_path / "scripts" / f"{name}.py").write_text(text)
+    found = checked(tmp_path)
+    assert (errors, errors and ("unreadable",)) == (found.errors, found.codes)
+
+
 def test_more_modules_than_are_read_are_an_error_that_says_so(tmp_path: Path) -> None:
     """And not a script that is judged without them."""
     (tmp_path / "scripts").mkdir()

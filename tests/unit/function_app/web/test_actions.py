@@ -15,6 +15,7 @@ from function_app.registry.promotion import current_model
 from function_app.runs.registration import model_version
 from function_app.sweep.sweep import sweep
 from tests.support.world import VERSION, World, unregistered
+from tests.unit.function_app.planning.worlds import planning_world
 from tests.unit.function_app.web.client import call, look, principal, send_form
 
 OWN = {"Sec-Fetch-Site": "same-origin"}
@@ -57,6 +58,16 @@ def test_a_version_is_trained_again_once_for_each_page_that_is_confirmed() -> No
     assert {303} == {answer.status_code for answer in answers}
     assert 1 == len({answer.headers["Location"] for answer in answers})
     assert 2 == len(world.ledger.runs())
+
+
+def test_before_a_training_the_page_says_what_its_plan_expects() -> None:
+    """Beside the most that it may take: time and money, at the price that plans state."""
+    world = planning_world()
+    world.finish(world.upload_version())
+    page = look(world, f"/datasets/{VERSION}/submit").text
+    assert "at most 2.0 node-hours, 6.12 USD for each attempt" in page
+    assert "The plan expects 7 min and 0.92 USD" in page
+    assert '<button class="do">Train</button>' in page
 
 
 def test_a_dead_letter_is_replayed() -> None:

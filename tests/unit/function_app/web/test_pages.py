@@ -22,6 +22,7 @@ from shard_validation import Reason, ReasonCode
 from shared.progress import Progress
 from tests.support.world import ALL_SHARDS, VERSION, World
 from tests.unit.function_app.ingest.test_drift import ODD, drifting_world, upload_shards
+from tests.unit.function_app.planning.worlds import planning_world
 from tests.unit.function_app.registry.test_challenge import challenge, results
 from tests.unit.function_app.web.client import look
 
@@ -475,3 +476,13 @@ def test_what_stands_in_backquotes_is_code_and_nothing_else_becomes_markup() -> 
     page = look(World(), "/datasets/digits/%3Cb%3Ev").text
     assert "<b>" not in page
     assert "<code>landfall why digits/&lt;b&gt;v/SHARD</code>" in page
+
+
+def test_the_overview_says_how_long_a_run_takes_and_should_take() -> None:
+    """A training that takes six times as long as predicted is seen without opening it."""
+    world = planning_world()
+    run = world.upload_version()
+    world.jobs.become(run.run_id, "Running")
+    world.follow(run)
+    world.clock.move(minutes=12)
+    assert "running 12 min of about 2 min" in texts(look(world, "/").text)

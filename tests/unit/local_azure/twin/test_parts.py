@@ -7,8 +7,8 @@ import json
 from pathlib import Path
 
 from cli.demo.following import SILENCE_S
-from cli.publish.assets import CODE_NAME, DATASTORES, ENVIRONMENT_NAME
-from cli.publish.workspace import WorkspaceId
+from cli.deploy.assets import CODE_NAME, DATASTORES, ENVIRONMENT_NAME
+from cli.deploy.workspace import WorkspaceId
 from function_app.config.pipeline_files import load_pipelines
 from function_app.config.settings import read_settings, read_url
 from function_app.domain.events import FINAL_WRITES

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from training_job.checkpoints.position import Position
 from training_job.checkpoints.store import FORMER_POINTER, CheckpointStore
-from training_job.epoch_decisions import Standing
 from training_job.errors import CheckpointError
+from training_job.schedule import Standing
 
 
 def position(step: int) -> Position:

@@ -10,11 +10,11 @@ import click
 from azure.core.exceptions import AzureError
 
 from cli import ROOT
+from cli.deploy import assets
+from cli.deploy.assets import Containers, Publication
+from cli.deploy.clusters import wanted_clusters, wanted_environments, wanted_files
+from cli.deploy.workspace import AzureMlWorkspace, WorkspaceId
 from cli.errors import CliError
-from cli.publish import assets
-from cli.publish.assets import Containers, Publication
-from cli.publish.clusters import wanted_clusters, wanted_environments, wanted_files
-from cli.publish.workspace import AzureMlWorkspace, WorkspaceId
 from function_app.config.environments import IMAGE
 
 IDENTITY = re.compile(

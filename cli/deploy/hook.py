@@ -11,8 +11,8 @@ from cli import ROOT
 from cli.deploy.after import await_health, examine_deployment, publish_assets, smoke_test
 from cli.deploy.before import prepare
 from cli.deploy.programs import AzdEnvironment
+from cli.deploy.workspace import AzureMlWorkspace
 from cli.errors import CliError
-from cli.publish.workspace import AzureMlWorkspace
 
 
 @click.command(epilog="Example: landfall hook preprovision")

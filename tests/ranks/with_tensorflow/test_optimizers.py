@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from shared.job_arguments import OptimizationOptions
 from training_job.checkpoints.variables import assign, to_arrays
-from training_job.optimization.optimizers import build_optimizer, rate_schedule
+from training_job.optimizers import build_optimizer, rate_schedule
 
 KERNEL = np.array([[1.0, -2.0], [0.5, 3.0]], np.float32)
 BIAS = np.array([0.5, -0.5], np.float32)

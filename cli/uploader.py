@@ -50,7 +50,7 @@ def upload_all(
     """
     folder = "/".join(target)
     paths = {f"{folder}/{name}": shard for name, shard in zip(names or [s.name for s in shards], shards, strict=True)}
-    left = paths if overwrite else dict(_not_there(paths, uploader.existing(f"{folder}/")))
+    left = dict(_not_there(paths, uploader.existing(f"{folder}/"), overwrite=overwrite))
     if not left:
         return len(shards)
     total = sum(map(_num_bytes, left.values()))
@@ -77,21 +77,29 @@ def upload_in_turn(
     """
     folder = "/".join(target)
     paths = {f"{folder}/{name}": file for name, file in files.items()}
-    left = paths if overwrite or not paths else dict(_not_there(paths, uploader.existing(f"{folder}/")))
+    left = dict(_not_there(paths, uploader.existing(f"{folder}/"), overwrite=overwrite)) if paths else {}
     for path, file in left.items():
         uploader.upload(file, path, lambda _: None, overwrite=overwrite)
 
 
-def _not_there(paths: Mapping[str, Path], existing: Mapping[str, str | None]) -> Iterator[tuple[str, Path]]:
-    """Yield the shards to upload. Raises CliError if one exists with another content, before any is uploaded."""
+def _not_there(
+    paths: Mapping[str, Path], existing: Mapping[str, str | None], *, overwrite: bool
+) -> Iterator[tuple[str, Path]]:
+    """Yield the files whose content must be uploaded.
+
+    Raises CliError, before any file is uploaded, if one exists with another content and may not be replaced.
+    """
     others = []
     for path, shard in paths.items():
         if path not in existing:
             yield path, shard
         elif existing[path] is None or existing[path] != _crc(shard):
             others.append(path)
-    if others:
-        raise CliError(f"{listed(others)} exists already: pass --overwrite, or choose another version.")
+            if overwrite:
+                yield path, shard
+    if others and not overwrite:
+        exist = "exists" if len(others) == 1 else "exist"
+        raise CliError(f"{listed(others)} {exist} already: pass --overwrite, or choose another version.")
 
 
 def _finish(running: Sequence[Future[None]]) -> None:

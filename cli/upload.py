@@ -17,7 +17,7 @@ import click
 from cli.errors import CliError
 from cli.options import DATASET_VERSION, OR_A_TWIN, TwinAddress, function_app_options, running_twin_of_this_clone
 from cli.remote.api_client import ApiClient, ApiError
-from cli.upload.uploader import ShardUploader, counted, listed, upload_all, upload_in_turn
+from cli.uploader import ShardUploader, counted, listed, upload_all, upload_in_turn
 from shared.safe_text import one_line, public_url
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ UNAUTHORIZED = "unauthorized"
     "--account-url",
     help="URL of the data account, such as https://NAME.blob.core.windows.net (default: see above).",
 )
-@click.option("--overwrite", is_flag=True, help="Replace existing shards.")
+@click.option("--overwrite", is_flag=True, help="Replace existing files whose content differs.")
 @click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON object with the number of files that were sent."
 )

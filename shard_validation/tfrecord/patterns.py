@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shard_validation.examples.layout import NotPlainError, Payload, Span, few_spans, inside
+from shard_validation.tfrecord.layout import NotPlainError, Payload, Span, few_spans, inside
 from shared.manifest import FeatureSpec
 
 MAX_PATTERNS = 32

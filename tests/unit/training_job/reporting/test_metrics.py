@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 
 from shared.job_arguments import ModelOptions
-from training_job.metrics import AUC_BUCKETS, MetricLayout, area_under_curve, layout_for
+from training_job.reporting.metrics import AUC_BUCKETS, MetricLayout, area_under_curve, layout_for
 
 
 def histogram(scores: NDArray[Any]) -> NDArray[Any]:

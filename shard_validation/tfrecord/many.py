@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from shard_validation.examples.layout import MIN_TOGETHER, Payload
-from shard_validation.examples.message import MIN_SCANNED_BYTES
-from shard_validation.examples.patterns import Patterns
 from shard_validation.features import ITEM_FORMATS, PayloadCheck, compile_values_check, fits_shape, raw_sizes
 from shard_validation.reasons import Fault
 from shard_validation.requirements import DataRequirements
+from shard_validation.tfrecord.layout import MIN_TOGETHER, Payload
+from shard_validation.tfrecord.message import MIN_SCANNED_BYTES
+from shard_validation.tfrecord.patterns import Patterns
 from shard_validation.validate import MAX_DISTINCT, FeatureStatistics, ShardStatistics
 from shared.manifest import FeatureSpec
 from shared.record_framing import FRAME_OVERHEAD_BYTES, HEADER_BYTES, TRAILER_BYTES

@@ -12,8 +12,8 @@ from functools import cache
 from numbers import Integral, Real
 from typing import Any
 
-from shard_validation.examples.layout import Payload
 from shard_validation.reasons import Fault, ReasonCode
+from shard_validation.tfrecord.layout import Payload
 
 _PACKAGE = "landfall.wire"
 

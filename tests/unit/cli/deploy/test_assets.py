@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.errors import CliError
-from cli.publish.assets import (
+from cli.deploy.assets import (
     MAX_FILE_BYTES,
     Containers,
     Publication,
@@ -17,10 +16,12 @@ from cli.publish.assets import (
     collect_code,
     copy_code,
     environment_version,
+    not_in_commit,
     publish,
 )
-from cli.publish.clusters import WantedCluster
-from cli.publish.workspace import WorkspaceId
+from cli.deploy.clusters import WantedCluster
+from cli.deploy.workspace import WorkspaceId
+from cli.errors import CliError
 from function_app.config.clusters import Cluster, ClusterSize
 from function_app.config.environments import OwnEnvironment
 from function_app.config.own_files import read_files
@@ -170,13 +171,17 @@ def test_changed_code_has_another_digest(tmp_path: Path, change: str) -> None:
 
 
 def test_the_code_is_published_with_the_commit_that_has_it(publication: Publication) -> None:
-    """With a mark where a file is not as it is there, and without one where the folder is no clone."""
-    root = publication.root
+    """With a mark and the files that are not as they are there, and without one where the folder is no clone."""
+    root, said = publication.root, list[str]()
 
     def commits() -> list[str | None]:
         workspace = MemoryWorkspace()
-        publish(publication, workspace, lambda _line: None)
+        said.clear()
+        publish(publication, workspace, said.append)
         return list(workspace.commits.values())
+
+    def differing() -> list[str]:
+        return [line.partition("does not have ")[2] for line in said if "does not have" in line]
 
     def git(*arguments: str) -> str:
         own = ["-c", "user.name=n", "-c", "user.email=e", "-c", "commit.gpgsign=false"]
@@ -190,9 +195,22 @@ def test_the_code_is_published_with_the_commit_that_has_it(publication: Publicat
     head = git("rev-parse", "HEAD")
     assert [head] == commits()
     (root / "notes.txt").write_text("not published")
-    assert [head] == commits()
+    assert ([head], []) == (commits(), differing())
     (root / "shared" / "a.py").write_text("changed = True")
-    assert [f"{head}-dirty"] == commits()
+    assert ([f"{head}-dirty"], ["shared/a.py"]) == (commits(), differing())
+    git("checkout", "shared")
+    (root / ".gitignore").write_text("ignored/")
+    (root / "shared" / "ignored").mkdir()
+    (root / "shared" / "ignored" / "b.py").write_text("b = 1")
+    assert ([f"{head}-dirty"], ["shared/ignored/b.py"]) == (commits(), differing())
+
+
+def test_scripts_outside_the_clone_are_in_none_of_its_commits(tmp_path: Path) -> None:
+    """Git answers no question about a folder outside; the clone's own files are compared all the same."""
+    files = {"shared/__init__.py": REPOSITORY / "shared" / "__init__.py", "scripts/mine.py": tmp_path / "mine.py"}
+    files["scripts/mine.py"].write_text("print('mine')")
+    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=REPOSITORY, check=True, capture_output=True, text=True)
+    assert ["scripts/mine.py"] == not_in_commit(REPOSITORY, head.stdout.strip(), files)
 
 
 def test_the_version_says_which_contracts_the_code_speaks(tmp_path: Path) -> None:

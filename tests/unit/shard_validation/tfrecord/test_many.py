@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from shard_validation import DataRequirements, Limits, encode_example, validate_shard
 from shard_validation import ReasonCode as Code
-from shard_validation.examples.many import ManyExamples
-from shard_validation.examples.message import example_class
-from shard_validation.examples.patterns import MAX_PATTERNS, Columns, Patterns
 from shard_validation.tfrecord import validator
+from shard_validation.tfrecord.many import ManyExamples
+from shard_validation.tfrecord.message import example_class
+from shard_validation.tfrecord.patterns import MAX_PATTERNS, Columns, Patterns
 from shard_validation.validate import ShardStatistics
 from shared.manifest import FeatureSpec
 from tests.support.example_bytes import example_bytes

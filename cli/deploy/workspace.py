@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from azure.core.exceptions import ResourceNotFoundError
 
-from cli.errors import CliError
-from cli.publish.clusters import (
+from cli.deploy.clusters import (
     QUOTA_PAGE,
     Choice,
     OfferedSize,
@@ -25,6 +24,7 @@ from cli.publish.clusters import (
     new_cluster,
     quota_to_request,
 )
+from cli.errors import CliError
 
 if TYPE_CHECKING:
     from azure.ai.ml import MLClient

@@ -14,7 +14,7 @@ import tensorflow as tf
 from keras import ops
 
 from shared.job_arguments import OptimizationOptions, numbers
-from training_job.optimization.rates import RateSchedule
+from training_job.schedule import RateSchedule
 
 
 def build_optimizer(

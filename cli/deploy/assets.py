@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from cli.deploy.clusters import WantedCluster
+from cli.deploy.workspace import PublishedCluster, WorkspaceId
 from cli.errors import CliError
-from cli.publish.clusters import WantedCluster
-from cli.publish.workspace import PublishedCluster, WorkspaceId
 from function_app.config.clusters import CLUSTER_SIZES
 from function_app.config.environments import NAME as OWN_ENVIRONMENT
 from function_app.config.environments import OwnEnvironment
@@ -36,6 +36,8 @@ SCRIPTS = "scripts"
 MAX_FILE_BYTES = 10 << 20
 DIGEST_CHARS = 16
 GIT_WITHIN_S = 30
+DIRTY = "-dirty"
+MAX_NAMED = 5
 Say = Callable[[str], None]
 
 
@@ -167,8 +169,13 @@ def _publish_code(publication: Publication, workspace: Workspace, say: Say) -> s
     with tempfile.TemporaryDirectory(prefix="landfall-") as temporary:
         folder = Path(temporary) / CODE_NAME  # the client names the upload after the folder
         copy_code(files, folder)
-        created = workspace.ensure_code(CODE_NAME, version, folder, commit=commit_of(publication.root, files))
+        commit = commit_of(publication.root, files)
+        created = workspace.ensure_code(CODE_NAME, version, folder, commit=commit)
     _report(say, f"code {CODE_NAME}:{version} ({len(files)} files)", created=created)
+    if commit and commit.endswith(DIRTY):
+        changed = not_in_commit(publication.root, commit.removesuffix(DIRTY), files)
+        more = f" and {len(changed) - MAX_NAMED} more" if len(changed) > MAX_NAMED else ""
+        say(f"  passports will name the commit {commit}: it does not have {', '.join(changed[:MAX_NAMED])}{more}")
     return version
 
 
@@ -200,12 +207,25 @@ def commit_of(root: Path, files: Mapping[str, Path]) -> str | None:
     commit = _git(root, "rev-parse", "--verify", "HEAD")
     if commit is None or not re.fullmatch(r"[0-9a-f]{40,64}", commit):
         return None
-    folders = sorted({str(path.resolve().parent) for path in files.values()})
-    changed = _git(root, "status", "--porcelain", "-z", "--ignored", "--untracked-files=all", "--", *folders)
-    wanted = {str(path.resolve()) for path in files.values()}
-    top = _git(root, "rev-parse", "--show-toplevel") or ""
-    is_clean = changed is not None and not any(str(Path(top, line[3:])) in wanted for line in changed.split("\0"))
-    return commit if is_clean else f"{commit}-dirty"
+    return f"{commit}{DIRTY}" if not_in_commit(root, commit, files) else commit
+
+
+def not_in_commit(root: Path, commit: str, files: Mapping[str, Path]) -> list[str]:
+    """Return the names of the files that a commit does not have as they are, such as those outside the clone."""
+    top = Path(_git(root, "rev-parse", "--show-toplevel") or root)
+    entries = (_git(root, "ls-tree", "-r", "-z", "--full-tree", commit) or "").split("\0")
+    blobs = {path: details.split(" ")[2] for details, _, path in (one.partition("\t") for one in entries if one)}
+    kind = hashlib.sha256 if len(commit) == hashlib.sha256().digest_size * 2 else hashlib.sha1
+
+    def blob(path: Path) -> str:
+        content = path.read_bytes()
+        return kind(f"blob {len(content)}\0".encode() + content).hexdigest()
+
+    def is_there(path: Path) -> bool:
+        place = path.resolve()
+        return place.is_relative_to(top) and blobs.get(place.relative_to(top).as_posix()) == blob(path)
+
+    return [name for name, path in sorted(files.items()) if not is_there(path)]
 
 
 def _git(root: Path, *arguments: str) -> str | None:

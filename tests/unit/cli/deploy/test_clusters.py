@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import yaml
 
+from cli.deploy.clusters import OfferedSize, Region, WantedCluster, choose_size, wanted_clusters
+from cli.deploy.workspace import AzureMlWorkspace
 from cli.errors import CliError
-from cli.publish.clusters import OfferedSize, Region, WantedCluster, choose_size, wanted_clusters
-from cli.publish.workspace import AzureMlWorkspace
 from function_app.config.clusters import Cluster, ClusterSize
 
 IDENTITY = "/subscriptions/s/resourceGroups/g/providers/Microsoft.ManagedIdentity/userAssignedIdentities/cluster"

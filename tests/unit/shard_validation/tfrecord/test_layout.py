@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from shard_validation import ReasonCode as Code
 from shard_validation import encode_example
-from shard_validation.examples.layout import (
+from shard_validation.tfrecord.layout import (
     MIN_WALKED_BYTES,
     Layouts,
     NotPlainError,
     compile_layout,
     compile_walk,
 )
-from shard_validation.examples.message import example_class
+from shard_validation.tfrecord.message import example_class
 from shared.manifest import FeatureSpec
 from tests.support.example_bytes import example_bytes
 from tests.support.shards import LABEL, framed, labelled, place, verdict_on

@@ -1,1 +1,0 @@
-"""`tf.train.Example` payloads: parsed, and checked against the features of a pipeline."""

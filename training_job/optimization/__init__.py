@@ -1,1 +1,0 @@
-"""How weights change: learning rates and optimizers."""

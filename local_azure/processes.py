@@ -1,6 +1,6 @@
-"""Start processes, wait for what they must do, and stop them with everything below them.
+"""Start processes, wait until they are ready or done, and stop them with all their descendants.
 
-Also what is started as the emulators and the dev host, for the twin and for tests alike.
+It also defines the programs of the emulators and the dev host, for the twin and for tests.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ _GUARD_S = 3.0  # time that a guard needs beyond the grace period
 
 @dataclass(frozen=True, kw_only=True)
 class Workbench:
-    """What all executions share."""
+    """The objects that all executions share."""
 
     settings: Settings
     store: Store
@@ -69,7 +69,7 @@ class Workbench:
     mount_library: Path | None
     """None if it cannot be built; outputs are plain folders then."""
     tracking: Callable[[Run], Mapping[str, str]]
-    """Returns the variables by which a job finds its MLflow run; they win over those of the job, as on Azure."""
+    """Returns the variables by which a job finds its MLflow run; they override those of the job, as on Azure."""
     simulated_because: str | None
     """Why nodes are simulated; None if each is a host."""
 

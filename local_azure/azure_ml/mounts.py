@@ -1,6 +1,7 @@
 """Output folders as Azure ML mounts them, not as a disk: the library output_mount.c, loaded into each rank.
 
-It has the rules. Without a C compiler it cannot be built; then outputs are plain folders, and the log says so.
+The library implements the rules. Without a C compiler it cannot be built; outputs are then plain folders, and the log
+says so.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class MountRules:
-    """How far a mount differs from a disk."""
+    """The differences between a mount and a disk."""
 
     delay_s: float = 2.0
     """Until other nodes see a file that was closed."""

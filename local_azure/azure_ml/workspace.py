@@ -1,4 +1,4 @@
-"""What a workspace holds: documents by ARM path in one SQLite file, and the names in those paths."""
+"""The content of a workspace: documents by ARM path in one SQLite file, and the names in those paths."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one twin holds so that no other twin takes it: its state folder with the secrets, and its ports.
+"""The resources that one twin locks against other twins: its state folder with the secrets, and its ports.
 
 Binding a port shows whether it is free, but the process that will listen on it binds it a while later. In between
 only a lock keeps a second twin away: one locked file for each port, in the user's cache folder, held open for as long

@@ -1,6 +1,7 @@
 """How a training's processes end: the training raises these codes, the submitter classifies failures by them.
 
-mpirun ends with the code of the first rank that failed.
+mpirun ends with the code of the first rank that failed, which therefore has MPI end the others. Where a rank was
+killed, another one's MPI may end the job first, with 14.
 """
 
 from __future__ import annotations

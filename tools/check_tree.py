@@ -215,10 +215,9 @@ def full_folders(files: Sequence[File]) -> Iterator[Breach]:
 
 
 def small_files(files: Sequence[File]) -> Iterator[Breach]:
-    """Find small product files, if there are too many of them; a package's face has a reason to be small."""
+    """Find small product files, markers of packages among them, if there are too many of them."""
     product = [file for file in files if file.is_product]
-    faces = ("__init__.py", "__main__.py")
-    small = [file for file in product if file.num_lines < SMALL_LINES and not file.path.endswith(faces)]
+    small = [file for file in product if file.num_lines < SMALL_LINES]
     if len(small) > MAX_SMALL_SHARE * len(product):
         for file in small:
             problem = f"{file.num_lines} lines; at most {MAX_SMALL_SHARE:.0%} of {len(product)} files are so small"

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
 import sys
+import threading
 import time
+from pathlib import Path
+from typing import NoReturn
 
 from shared.exit_codes import ExitCode
 
@@ -11,6 +16,9 @@ ROOT_PRINTS_FIRST_S = 3.0
 """How long other ranks wait before they print an error: if the root has the same one, mpirun ends them meanwhile."""
 FORWARDING_S = 0.5
 """Time that mpirun needs to forward a line; it may lose the last line of a process that ends at once (observed)."""
+
+ABORT_WITHIN_S = 10.0
+"""How long MPI may take to end all ranks; it takes a second."""
 
 
 class TrainingError(Exception):
@@ -102,3 +110,31 @@ def print_error(error: Exception, rank: int) -> None:
     sys.stdout.flush()
     print(f"training failed (rank {rank}): {error}", file=sys.stderr, flush=True)
     time.sleep(FORWARDING_S)
+
+
+def end_job(code: int) -> NoReturn:
+    """End this process at once, and all other ranks with this exit code.
+
+    An orderly exit would wait for ranks that still expect this one. A rank that only exits closes its connections,
+    and MPI on another rank may report that first, with an exit code of its own that says nothing of the cause.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    ending = threading.Thread(target=_abort_all_ranks, args=(code,), daemon=True)
+    ending.start()
+    ending.join(ABORT_WITHIN_S)
+    os._exit(code)
+
+
+def _abort_all_ranks(code: int) -> None:
+    """Have Open MPI end all ranks, where it is in use; with another MPI, do nothing."""
+    if int(os.environ.get("OMPI_COMM_WORLD_SIZE", "1")) == 1:
+        return
+    mapped = (line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if "/libmpi.so" in line)
+    if (path := next(mapped, None)) is None:
+        return
+    library, begun, ended = ctypes.CDLL(path), ctypes.c_int(), ctypes.c_int()
+    library.MPI_Initialized(ctypes.byref(begun))
+    library.MPI_Finalized(ctypes.byref(ended))
+    if begun.value and not ended.value and hasattr(library, "ompi_mpi_comm_world"):
+        library.MPI_Abort(ctypes.byref(ctypes.c_char.in_dll(library, "ompi_mpi_comm_world")), code)

@@ -16,7 +16,7 @@ from shared.exit_codes import ExitCode
 from shared.job_arguments import JobArguments
 from shared.output_files import OutputFileError, put_optional
 from training_job import process_environment
-from training_job.errors import TrainingError, print_error
+from training_job.errors import TrainingError, end_job, print_error
 from training_job.job import Job, prepare
 from training_job.liveness.interruptions import StopRequest
 from training_job.machines import announce, check_launch
@@ -56,11 +56,9 @@ def _train(job: Job, stop: StopRequest) -> None:
 
 
 def end_process(code: int) -> None:
-    """End at once after a failure: an orderly exit would wait for ranks that still expect this one."""
-    sys.stdout.flush()
-    sys.stderr.flush()
+    """End, after a failure at once and with all other ranks."""
     if code:
-        os._exit(code)
+        end_job(code)
 
 
 if __name__ == "__main__":

@@ -128,6 +128,10 @@ EXIT_CODES: Mapping[int, tuple[FailureClass, str]] = {
 _EXIT = re.compile(
     r"(?:exit(?:ed)?(?: with)?|return(?:ed)?)(?: status)?(?: code)?:?\s+(?:status code\s+)?(\d{1,3})\b", re.IGNORECASE
 )
+_LOST_BY_MPI = 14
+"""MPI_ERR_UNKNOWN, with which Open MPI ends a rank whose connection to another one was closed; EXPORT has it too."""
+_FAILED = "training failed (rank "
+"""How the training begins the line that says why it ends."""
 _MAX_QUOTE_CHARS = 200
 
 _ServiceRule = tuple[FailureClass, str]
@@ -285,6 +289,9 @@ def _by_exit_code(evidence: Evidence) -> Finding | None:
         return None
     if known[0] is FailureClass.DATA and _is_silent(evidence):
         return None  # the training says which data; the entry point of an image may end with any code
+    if int(found[1]) == _LOST_BY_MPI and not evidence.log_problem and _FAILED not in _text(evidence):
+        lost = f"exit code {found[1]}, with which MPI ends a rank that has lost another one; no rank says why"
+        return _by_log(evidence) or Finding(failure_class=FailureClass.COMMUNICATION, evidence=lost)
     return Finding(failure_class=known[0], evidence=f"exit code {found[1]}: {known[1]}")
 
 

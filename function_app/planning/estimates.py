@@ -234,7 +234,7 @@ class OneNode:
         several, one = self.several, self.one
         texts = [
             f"{each.num_nodes} {'node' if each.num_nodes == 1 else 'nodes'} of {each.vm_size} ({each.num_ranks} "
-            f"processes) {(each.total_s or 0) / HOUR_S:.2f} h" + _money(each.cost, currency)
+            f"processes) {_time(each.total_s or 0)}" + _money(each.cost, currency)
             for each in (one, several)
         ]
         faster = (one.total_s or 0) <= (several.total_s or 0)
@@ -246,6 +246,10 @@ class OneNode:
             (False, False): "more nodes are faster, and cost less",
         }[faster, cheaper]
         return f"{verdict}: {texts[0]}, against {texts[1]}"
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds / 60:.1f} min" if seconds < 2 * HOUR_S else f"{seconds / HOUR_S:.2f} h"
 
 
 def _money(cost: float | None, currency: str) -> str:

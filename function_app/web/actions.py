@@ -20,7 +20,9 @@ from function_app.notify.messages import in_words
 from function_app.registry.promotion import current_model, promote_by_person, registered_version
 from function_app.registry.promotion import history_subject as history_subject_of_model
 from function_app.runs.admission import refuse_held, release_data, why_held
+from function_app.runs.attempts import attempts_of, known_cost, spent_node_hours
 from function_app.runs.cancellation import cancel_run
+from function_app.runs.comparison import as_if_ended
 from function_app.runs.late_registration import MAX_WHY_CHARS, look_at_registration, register_later
 from function_app.runs.mistakes import check_script, refuse_bad_script
 from function_app.runs.requests import asked_version, request_run
@@ -92,12 +94,20 @@ def ask_to_cancel(run_id: RunId, view: PageView) -> Response:
         view,
         f"Cancel run {run_id}?",
         f"It trains {run.dataset_version} on {run.num_nodes} nodes of {run.spec.get('compute')} and is {run.state}.",
-        "Its job ends, no further attempt starts, and no model is registered. What it has cost so far is spent.",
+        f"Its job ends, no further attempt starts, and no model is registered. {_spent(run, view.services)}",
         "Other versions that wait are trained.",
         do="Cancel the run",
         is_harmful=True,
         back=_run_path(run_id),
     )
+
+
+def _spent(run: RunRecord, services: Services) -> str:
+    """Return what all attempts of a run have taken so far."""
+    spent = [as_if_ended(each, services.clock()) for each in attempts_of(run, services.ledger)]
+    cost = known_cost(services.pipelines.get(run.dataset_version.dataset), spent, services.plan_facts)
+    money = "" if cost is None else f", {cost:.2f} {services.plan_facts.currency}".rstrip()
+    return f"What it has taken so far is spent: {spent_node_hours(spent):.2f} node-hours{money}."
 
 
 @actions.post("/runs/{run_id}/cancel")

@@ -215,6 +215,7 @@ class Execution:
             [directory.root / "outputs", directory.alias / "outputs"],
             directory.root / "mount",
             MountRules(seed=self._bench.settings.mount_seed, always_fails=fails),
+            inputs=[directory.root / "inputs", directory.alias / "inputs"],
             ranks_per_node=nodes.local_size,
         )
 

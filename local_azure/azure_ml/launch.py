@@ -24,7 +24,7 @@ from local_azure.azure_ml.workspace import Store, asset_name, workspace_parts
 
 _PASSED_ON = ("HOME", "LANG", "LC_ALL", "TZ", "USER", "LOGNAME")  # and no others, which may hold secrets
 
-_FIRST_TO_FAIL = re.compile(r"Process name: \[[^\]]*,(\d+)\]")  # mpirun's own report
+_FIRST_TO_FAIL = re.compile(r"(?:Process name: \[[^\]]*,|MPI_ABORT was invoked on rank )(\d+)")  # mpirun's own report
 _TAIL_BYTES = 2048
 _BUILT = "built-environment"
 

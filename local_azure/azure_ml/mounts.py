@@ -1,4 +1,4 @@
-"""Output folders as Azure ML mounts them, not as a disk: the library output_mount.c, loaded into each rank.
+"""Folders of a job as Azure ML mounts them, not as a disk: the library output_mount.c, loaded into each rank.
 
 The library implements the rules. Without a C compiler it cannot be built; outputs are then plain folders, and the log
 says so.
@@ -68,17 +68,24 @@ def build_library(folder: Path) -> Path | None:
 
 
 def mount_variables(
-    library: Path, roots: Iterable[Path | str], state: Path, rules: MountRules, *, ranks_per_node: int = 1
+    library: Path,
+    roots: Iterable[Path | str],
+    state: Path,
+    rules: MountRules,
+    *,
+    inputs: Iterable[Path | str] = (),
+    ranks_per_node: int = 1,
 ) -> dict[str, str]:
     """Return the variables with which a rank sees the folders as mounts.
 
     ``roots``: every path under which a mount is known. ``state``: an empty folder on the same disk, one for each job.
-    Files that exist now are seen by every node.
+    Files that exist now are seen by every node. ``inputs``: folders that a rank may only read.
     """
     state.mkdir(parents=True, exist_ok=True)
     return {
         LIBRARY_VARIABLE: str(library),
         "LANDFALL_MOUNT_ROOTS": ":".join(map(str, roots)),
+        "LANDFALL_MOUNT_INPUTS": ":".join(map(str, inputs)),
         "LANDFALL_MOUNT_STATE": str(state),
         "LANDFALL_MOUNT_OPENED_AT": str(time.time()),
         "LANDFALL_MOUNT_DELAY_S": str(rules.delay_s),

@@ -4,7 +4,7 @@
    written aside and gets its name at close; other nodes see it only after a delay, and what a process did not find
    stays absent for as long. A file that exists is never written again: no truncating, no append, no random write, no
    rename onto it. A rename of a folder, a link, a shared writable mapping fail. Calls fail with EIO, once for a path,
-   as a seed decides. Each refusal is a line on stderr.
+   as a seed decides. Each refusal is a line on stderr. Inputs are read-only, for root too.
 
    A file's writer is known by a hard link, STATE/<inode>.<node>. LANDFALL_MOUNT_* are set by mounts.py.
    The rules are in output_mount_rules.h; here are the calls of the C library that they apply to.
@@ -117,6 +117,7 @@ MMAP(mmap64, off64_t)
     PUBLIC int name(const char *path, type size) {                                           \
         REAL(name);                                                                          \
         char room[PATH_MAX];                                                                 \
+        if (changes_input(AT_FDCWD, path, "truncate")) return -1;                            \
         return mounted(AT_FDCWD, path, room) ? refuse(room, "truncate", EOPNOTSUPP) : real(path, size); \
     }
 TRUNCATE(truncate, off_t)
@@ -128,6 +129,7 @@ static int refused_rename(int from_folder, const char *from, int to_folder, cons
     char from_room[PATH_MAX], to_room[PATH_MAX];
     const char *source = mounted(from_folder, from, from_room), *target = mounted(to_folder, to, to_room);
     struct statx found;
+    if (changes_input(from_folder, from, "rename") || changes_input(to_folder, to, "rename")) return -1;
     if (!source && !target) return 0;
     if (!source || !target) { errno = EXDEV; return -1; }
     if (hidden(AT_FDCWD, source) || real_stat(source, &found)) return -1;
@@ -151,6 +153,7 @@ PUBLIC int renameat2(int a, const char *from, int b, const char *to, unsigned fl
     PUBLIC int name parameters {                                                             \
         REAL(name);                                                                          \
         char room[PATH_MAX];                                                                 \
+        if (changes_input(folder, to, "link")) return -1;                                    \
         return mounted(folder, to, room) ? refuse(room, "link", EPERM) : real arguments;     \
     }
 LINK(link, (const char *from, const char *to), AT_FDCWD, to, (from, to))
@@ -168,13 +171,13 @@ static void unmark(int folder, const char *name) {
 /* The mark goes first: without its file, nobody would remove it. */
 PUBLIC int unlink(const char *path) {
     REAL(unlink);
-    if (hidden(AT_FDCWD, path)) return -1;
+    if (changes_input(AT_FDCWD, path, "unlink") || hidden(AT_FDCWD, path)) return -1;
     unmark(AT_FDCWD, path);
     return real(path);
 }
 PUBLIC int unlinkat(int folder, const char *path, int flags) {
     REAL(unlinkat);
-    if (hidden(folder, path)) return -1;
+    if (changes_input(folder, path, "unlink") || hidden(folder, path)) return -1;
     unmark(folder, path);
     return real(folder, path, flags);
 }
@@ -183,6 +186,12 @@ PUBLIC int remove(const char *path) {
     if (!real_stat(path, &found) && S_ISDIR(found.stx_mode)) return rmdir(path);
     return unlink(path);
 }
+
+#define FOLDER(name, parameters, folder, arguments) \
+    PUBLIC int name parameters { REAL(name); return changes_input(folder, path, #name) ? -1 : real arguments; }
+FOLDER(mkdir, (const char *path, mode_t mode), AT_FDCWD, (path, mode))
+FOLDER(mkdirat, (int at, const char *path, mode_t mode), at, (at, path, mode))
+FOLDER(rmdir, (const char *path), AT_FDCWD, (path))
 
 /* -- looking ------------------------------------------------------------------------------------------------ */
 #define LOOK(name, parameters, folder, arguments) \
@@ -239,11 +248,22 @@ static void adopt(void) {
     }
 }
 
+/* Fill in the folders that a variable lists; return their number. */
+static int listed(root_t *which, const char *text) {
+    char all[64 * 256], *rest = NULL;
+    int found = 0;
+    snprintf(all, sizeof all, "%s", text ? text : "");
+    for (char *one = strtok_r(all, ":", &rest); one && found < 64; one = strtok_r(NULL, ":", &rest)) {
+        snprintf(which[found].text, PATH_MAX, "%s", one);
+        which[found].length = strlen(one);
+        found++;
+    }
+    return found;
+}
+
 __attribute__((constructor)) static void begin(void) {
     const char *text = getenv("LANDFALL_MOUNT_ROOTS"), *where = getenv("LANDFALL_MOUNT_STATE");
     if (!text || !where) return;
-    char all[64 * 256], *rest = NULL;
-    snprintf(all, sizeof all, "%s", text);
     snprintf(state, sizeof state, "%s", where);
     delay_s = number("LANDFALL_MOUNT_DELAY_S", 0);
     cached_s = number("LANDFALL_MOUNT_CACHED_S", 0);
@@ -253,14 +273,9 @@ __attribute__((constructor)) static void begin(void) {
     always_fail = number("LANDFALL_MOUNT_ALWAYS_FAILS", 0);
     int for_each = number("LANDFALL_MOUNT_RANKS_PER_NODE", 1);
     node = (int)number("LANDFALL_MOUNT_RANK", number("OMPI_COMM_WORLD_RANK", 0)) / (for_each > 0 ? for_each : 1);
-    int found = 0;
-    for (char *one = strtok_r(all, ":", &rest); one && found < 64; one = strtok_r(NULL, ":", &rest)) {
-        snprintf(roots[found].text, PATH_MAX, "%s", one);
-        roots[found].length = strlen(one);
-        found++;
-    }
     adopt();
-    num_roots = found;
+    num_inputs = listed(inputs, getenv("LANDFALL_MOUNT_INPUTS"));
+    num_roots = listed(roots, text);
 }
 
 /* A process that is killed leaves nothing behind; one that ends closes its files. */

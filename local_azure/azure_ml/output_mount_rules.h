@@ -25,8 +25,9 @@
 
 typedef struct { char staged[PATH_MAX], path[PATH_MAX]; pid_t owner; atomic_int uses; } writing_t;
 static _Atomic(writing_t *) writings[MAX_FDS];
-static struct { char text[PATH_MAX]; size_t length; } roots[64];
-static int num_roots, node, error_permille, always_fail;
+typedef struct { char text[PATH_MAX]; size_t length; } root_t;
+static root_t roots[64], inputs[64];
+static int num_roots, num_inputs, node, error_permille, always_fail;
 static double delay_s, cached_s, opened_at;
 static unsigned long seed;
 static char state[PATH_MAX / 2];
@@ -56,9 +57,9 @@ static unsigned long digest(const char *text) {
     return hash ^ hash >> 29;
 }
 
-/* The absolute path of a name within one of the mounts, otherwise NULL. */
-static const char *mounted(int folder, const char *name, char *room) {
-    if (!num_roots || !name || !*name) return NULL;
+/* The absolute path of a name within one of these folders, otherwise NULL. */
+static const char *within(const root_t *which, int number, int folder, const char *name, char *room) {
+    if (!number || !name || !*name) return NULL;
     if (*name != '/') {
         if (folder == AT_FDCWD) {
             if (!getcwd(room, PATH_MAX)) return NULL;
@@ -74,10 +75,14 @@ static const char *mounted(int folder, const char *name, char *room) {
     } else {
         snprintf(room, PATH_MAX, "%s", name);
     }
-    for (int i = 0; i < num_roots; i++)
-        if (!strncmp(room, roots[i].text, roots[i].length) && (!room[roots[i].length] || room[roots[i].length] == '/'))
+    for (int i = 0; i < number; i++)
+        if (!strncmp(room, which[i].text, which[i].length) && (!room[which[i].length] || room[which[i].length] == '/'))
             return room;
     return NULL;
+}
+
+static const char *mounted(int folder, const char *name, char *room) {
+    return within(roots, num_roots, folder, name, room);
 }
 
 /* The part of a path below its mount: the same whatever the folder that holds the run. */
@@ -91,6 +96,16 @@ static int refuse(const char *path, const char *what, int error) {
     dprintf(2, "output mount: %s: %s: refused, as a mounted blob refuses it\n", path, what);
     errno = error;
     return -1;
+}
+
+/* Whether a call would change an input, which is mounted read-only: for root too, whom no mode of a file keeps out. */
+static int changes_input(int folder, const char *name, const char *what) {
+    char room[PATH_MAX];
+    const char *path = within(inputs, num_inputs, folder, name, room);
+    if (!path) return 0;
+    dprintf(2, "input mount: %s: %s: refused, since inputs are read-only\n", path, what);
+    errno = EROFS;
+    return 1;
 }
 
 /* Whether this call fails: the first one for a path only, unless every call is to fail. */
@@ -209,10 +224,11 @@ static int open_mounted(int folder, const char *name, int flags, mode_t mode) {
     char room[PATH_MAX];
     const char *path = mounted(folder, name, room);
     struct statx found;
+    int writes = (flags & O_ACCMODE) != O_RDONLY || flags & (O_TRUNC | O_APPEND);
+    if ((writes || flags & O_CREAT) && changes_input(folder, name, "open for writing")) return -1;
     if (!path || flags & O_DIRECTORY) return -2;
     int exists = real_stat(path, &found) == 0;
     if (exists && S_ISDIR(found.stx_mode)) return -2;
-    int writes = (flags & O_ACCMODE) != O_RDONLY || flags & (O_TRUNC | O_APPEND);
     if (!writes && !(flags & O_CREAT && !exists)) {
         if (!visible(path, 1)) { errno = ENOENT; return -1; }
         return fails(path, "open") ? -1 : -2;

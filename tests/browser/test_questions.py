@@ -112,9 +112,9 @@ def test_each_question_is_answered_by_its_page(answering: Answering, browser: Br
             watched.page.goto(ADDRESS)
             for click in clicks:
                 link = watched.page.get_by_role("link", name=names.get(click, click)).first
-                watched.page.goto(ADDRESS + str(link.get_attribute("href", timeout=20_000)).removeprefix(ADDRESS))
+                watched.page.goto(ADDRESS + str(link.get_attribute("href")).removeprefix(ADDRESS))
             answer = watched.page.get_by_text(ANSWERS[number][0]).first
-            expect(answer, f"question {number}").to_be_attached(timeout=20_000)
+            expect(answer, f"question {number}").to_be_attached()
             assert [] == WITHOUT_ZONE.findall(watched.page.inner_text("body")), f"question {number}"
             watched.check()
 

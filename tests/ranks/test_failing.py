@@ -19,6 +19,10 @@ from tests.ranks.versions import ClosedVersion, job_arguments, write_digits
 pytestmark = [pytest.mark.distributed, pytest.mark.slow]
 
 
+OVER_TCP = ("--mca", "btl", "self,tcp")
+"""As between nodes: when a rank ends, MPI on another one may notice first, and must not speak for it."""
+
+
 def assert_failed(outcome: Outcome, code: ExitCode, words: str) -> None:
     """One paragraph, the code, no stack trace, and no report that a gate could believe."""
     assert code == outcome.exit_code, outcome.log
@@ -32,13 +36,15 @@ def test_an_export_that_evaluates_otherwise_when_loaded_back_is_no_success(
     digits: ClosedVersion, tmp_path: Path
 ) -> None:
     """A layer that forgets a number: the files are there and load, and they are of another model."""
-    outcome = train(2, job_arguments(digits, tmp_path, epochs=2, model_module=program("forgets_its_scale")))
+    outcome = train(
+        2, job_arguments(digits, tmp_path, epochs=2, model_module=program("forgets_its_scale")), launcher=OVER_TCP
+    )
     assert_failed(outcome, ExitCode.EXPORT, "model.keras, loaded back, sums loss to another value: expected ")
 
 
 def test_ranks_whose_weights_part_are_named(digits: ClosedVersion, tmp_path: Path) -> None:
     """At the end of the epoch in which it happened, before anything of it is saved."""
-    outcome = train(2, job_arguments(digits, tmp_path, epochs=2), instead=[program("parted")])
+    outcome = train(2, job_arguments(digits, tmp_path, epochs=2), instead=[program("parted")], launcher=OVER_TCP)
     assert_failed(
         outcome,
         ExitCode.RANKS_PARTED,
@@ -84,7 +90,7 @@ def test_a_shard_of_the_same_size_that_was_not_accepted_ends_all_ranks(tmp_path:
     shard, content = version.folder / name, (other.folder / name).read_bytes()
     assert len(content) == shard.stat().st_size
     shard.write_bytes(content)
-    outcome = train(2, job_arguments(version, tmp_path / "out", epochs=2))
+    outcome = train(2, job_arguments(version, tmp_path / "out", epochs=2), launcher=OVER_TCP)
     assert_failed(outcome, ExitCode.DATA_CHANGED, f"Shard {shard} has CRC32C ")
     assert not list(tmp_path.glob("out/checkpoints/*"))
 
@@ -95,7 +101,7 @@ def test_a_label_that_the_options_do_not_allow_is_named_with_its_record(tmp_path
     stated = Manifest.from_json(version.manifest.read_bytes())
     unbounded = tuple(replace(feature, maximum=None) for feature in stated.features)
     version.manifest.write_text(replace(stated, features=unbounded).to_json())
-    outcome = train(2, job_arguments(version, tmp_path / "out", epochs=2, num_classes=2))
+    outcome = train(2, job_arguments(version, tmp_path / "out", epochs=2, num_classes=2), launcher=OVER_TCP)
     assert_failed(outcome, ExitCode.CONFIGURATION, "num_classes: 2, but labels go up to 9 (record ")
     assert re.search(r"\(record \d+ of (train|validation)-0000\d-of-00002\.tfrecord\)\.", outcome.log)
     assert "IteratorGetNext" not in outcome.log
@@ -109,7 +115,7 @@ def test_an_evaluation_that_saw_other_than_the_manifests_records_is_none(tmp_pat
         replace(s, num_records=s.num_records + (s.split == "validation" and s.index == 1)) for s in stated.shards
     ]
     version.manifest.write_text(replace(stated, shards=tuple(longer)).to_json())
-    outcome = train(2, job_arguments(version, tmp_path / "out", epochs=1))
+    outcome = train(2, job_arguments(version, tmp_path / "out", epochs=1), launcher=OVER_TCP)
     assert_failed(outcome, ExitCode.DATA, "'validation' has 41 records in the manifest, but 40 were read.")
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import sys
 import threading
 from dataclasses import replace
+from typing import NoReturn
 
 from training_job import collective
-from training_job.errors import RankLostError, print_error
+from training_job.errors import RankLostError, end_job, print_error
 from training_job.liveness.heartbeat import HeartbeatThread, RootAddress, open_root_socket, this_process
 from training_job.liveness.liveness import Heartbeat, Liveness, Rendezvous
 from training_job.process_environment import launched_rank
@@ -62,12 +61,11 @@ def start_deadline(seconds: float, rendezvous: Rendezvous) -> threading.Timer:
     return timer
 
 
-def end_process(verdict: str) -> None:
+def end_process(verdict: str) -> NoReturn:
     """End this process at once, and thereby the job: the main thread may hang forever."""
     error = RankLostError(verdict)
     print_error(error, launched_rank())
-    sys.stdout.flush()
-    os._exit(error.exit_code)
+    end_job(error.exit_code)
 
 
 def _from_root(content: bytes) -> bytes:

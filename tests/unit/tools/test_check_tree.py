@@ -75,8 +75,8 @@ def function_of(num_lines: int) -> str:
         (check_tree.full_folders, folder_of(25, "tests/crash"), folder_of(26, "tests/crash")),
         (
             check_tree.small_files,
-            [File("cli/small.py", LINES), *[File(f"cli/{n}.py", LINES * 40) for n in range(9)]],
-            [File("cli/small.py", LINES), *[File(f"cli/{n}.py", LINES * 40) for n in range(8)]],
+            [File("cli/small/__init__.py", LINES), *[File(f"cli/{n}.py", LINES * 40) for n in range(9)]],
+            [File("cli/small/__init__.py", LINES), *[File(f"cli/{n}.py", LINES * 40) for n in range(8)]],
         ),
         (
             check_tree.repeated_class_names,

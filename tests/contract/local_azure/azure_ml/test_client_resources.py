@@ -250,7 +250,8 @@ def test_files_are_uploaded_once_and_a_job_reads_them(
     assert ([True, False], 4) == (made, len(writes))  # two blocks and their list, and one small file
     path = f"{WORKSPACE_ID}/data/{name}/versions/1"
     job = command(
-        command="cat ${{inputs.files}}/vocab/words.txt && wc -c ${{inputs.files}}/large.bin; ls -l ${{inputs.files}}",
+        command="echo other > ${{inputs.files}}/vocab/words.txt || cat ${{inputs.files}}/vocab/words.txt; "
+        "wc -c ${{inputs.files}}/large.bin; ls -l ${{inputs.files}}",
         environment=f"{WORKSPACE_ID}/environments/plain/versions/1",
         compute="cluster",
         name=name,

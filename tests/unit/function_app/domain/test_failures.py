@@ -73,6 +73,14 @@ def exited(code: int, tail: str = "") -> str:
         ("communication", "", exited(1), "PRTE has lost communication with a remote daemon."),
         ("communication", "UserError/ExecutionFailed", exited(15), "training failed (rank 0): rank 1 is dead"),
         ("communication", "", exited(17), ""),
+        ("communication", "UserError/ExecutionFailed", exited(14), "step 410\nstep 420"),
+        ("user_code", "UserError/ExecutionFailed", exited(14), "Traceback (most recent call last):\nKeyError: 'x'"),
+        (
+            "user_code",
+            "",
+            exited(14),
+            "training failed (rank 0): model.keras, loaded back, sums loss to another value",
+        ),
         (
             "communication",
             "",

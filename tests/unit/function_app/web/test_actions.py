@@ -70,6 +70,16 @@ def test_before_a_training_the_page_says_what_its_plan_expects() -> None:
     assert '<button class="do">Train</button>' in page
 
 
+def test_before_a_run_is_canceled_the_page_says_what_it_has_taken() -> None:
+    """Canceling does not bring it back."""
+    world = planning_world()
+    run = world.upload_version()
+    world.jobs.become(run.run_id, "Running")
+    world.follow(run)
+    world.clock.move(hours=1)
+    assert "is spent: 2.00 node-hours, 6.12 USD." in look(world, f"/runs/{run.run_id}/cancel").text
+
+
 def test_a_dead_letter_is_replayed() -> None:
     """Its message is in the queue again, and the history says who asked."""
     world = World()

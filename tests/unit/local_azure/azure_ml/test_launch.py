@@ -18,10 +18,13 @@ MPIRUN_SAYS = """prterun detected that one or more processes exited with non-zer
    Process name: [prterun-vm-1234@1,1] Exit code:    9
 """
 
+A_RANK_SAYS = "MPI_ABORT was invoked on rank 1 in communicator MPI_COMM_WORLD\n"
+
 
 @pytest.mark.parametrize(
     ("launcher", "logs", "expected"),
     [
+        (A_RANK_SAYS, {"std_log_process_00.txt": "fine", "std_log_process_01.txt": "broke"}, ("process_01", "broke")),
         (MPIRUN_SAYS, {"std_log_process_00.txt": "fine", "std_log_process_01.txt": "broke"}, ("process_01", "broke")),
         ("", {"std_log_process_00.txt": "root", "std_log_process_01.txt": "other"}, ("process_00", "root")),
         (MPIRUN_SAYS, {"std_log_process_00.txt": "root"}, ("process_00", "root")),

@@ -31,12 +31,14 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def run(library: Path, tmp_path: Path) -> Run:
-    """Run a program on a node of a job whose one output is the folder ``out``; return what it prints."""
+    """Run a program on a node of a job with the output ``out`` and the input ``in``; return what it prints."""
     (tmp_path / "out").mkdir()
+    (tmp_path / "in" / "folder").mkdir(parents=True)
+    (tmp_path / "in" / "weights").write_text("w")
     opened_at: list[str] = []
 
     def run(code: str, node: int = 0, rules: MountRules = SOUND, command: tuple[str, ...] = ()) -> str:
-        mount = mount_variables(library, [tmp_path / "out"], tmp_path / "mount", rules)
+        mount = mount_variables(library, [tmp_path / "out"], tmp_path / "mount", rules, inputs=[tmp_path / "in"])
         opened_at.append(mount["LANDFALL_MOUNT_OPENED_AT"])
         mount["LANDFALL_MOUNT_OPENED_AT"] = opened_at[0]  # all programs of a test are one job
         ended = subprocess.run(
@@ -103,6 +105,29 @@ def test_what_a_blob_cannot_do_fails(run: Run, tmp_path: Path, call: str, expect
         (tmp_path / name).write_text(name)
     assert expected == run(f"print(tried({call}))")
     assert "out/old" == (tmp_path / "out" / "old").read_text() if expected != "done" else True
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "open, 'in/weights', 'a'",
+        "open, 'in/weights', 'r+b'",
+        "open, 'in/new', 'w'",
+        "os.open, 'in/new', os.O_CREAT",
+        "os.rename, 'in/weights', 'in/other'",
+        "os.rename, 'elsewhere', 'in/other'",
+        "os.unlink, 'in/weights'",
+        "os.truncate, 'in/weights', 0",
+        "os.symlink, 'weights', 'in/other'",
+        "os.mkdir, 'in/other'",
+        "os.rmdir, 'in/folder'",
+    ],
+)
+def test_an_input_is_read_only(run: Run, tmp_path: Path, call: str) -> None:
+    """Also for root, as which the twin may run; reading goes on as before."""
+    (tmp_path / "elsewhere").write_text("x")
+    assert "EROFS w" == run(f"print(tried({call}), open('in/weights').read())")
+    assert ["folder", "weights"] == sorted(path.name for path in (tmp_path / "in").iterdir())
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ Measure = Callable[[], Sample]
 def undisturbed(ours: Measure, theirs: Measure) -> tuple[list[float], list[float]]:
     """Let two take turns; return the times of undisturbed rounds, as (ours, theirs).
 
-    The first round warms up. Raises BenchmarkError where there are too few undisturbed rounds.
+    The first round warms up. Raises BenchmarkError if there are too few undisturbed rounds.
     """
     ours()
     theirs()

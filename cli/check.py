@@ -1,4 +1,4 @@
-"""``landfall check``. Imports nothing of azure."""
+"""``landfall check``. It imports no Azure SDK."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from function_app.config.pipelines import Pipeline
 
 WRONG = 1
-"""Exit status where a file is wrong; click's own for wrong usage is 2."""
+"""Exit status if a file is wrong; click's own for wrong usage is 2."""
 SUFFIXES = (".yaml", ".yml")
 
 
@@ -32,20 +32,20 @@ class Checked:
     problems: tuple[str, ...]
     """Each begins with the name of the file."""
     summary: str = ""
-    """What a pipeline without problems will do."""
+    """What the pipeline does; empty if it has problems."""
 
 
 @click.command(epilog="Example: landfall check pipelines/digits.yaml")
 @click.argument("files", nargs=-1, metavar="[FILE|FOLDER ...]", type=click.Path(path_type=Path))
 @click.option("--json", "is_json", is_flag=True, help="Print one JSON object per file, each on its own line.")
 def check(files: tuple[Path, ...], *, is_json: bool) -> None:
-    """Check pipeline files as the function app does, before they are deployed: each field, and fields together.
+    """Check pipeline files before they are deployed, with the same checks as the function app.
 
-    Without an argument, the folder pipelines is checked. The clusters.yaml beside a file is read too, and a training
-    script of your own is checked as `landfall lint` does. A message says the file, the field with its line, what is
-    wrong and what to write instead. No data are read: `landfall validate --pipeline FILE` checks shards.
+    Without an argument, it checks the folder `pipelines`. It also reads the clusters.yaml in the same folder, and
+    checks a training script of your own as `landfall lint` does. Each message names the file, the field and its line,
+    the problem and the fix. No data is read: to check shards, use `landfall validate --pipeline FILE`.
 
-    Exit status: 0 every file can be used; 1 a file is wrong; 2 wrong usage.
+    Exit status: 0 every file is valid; 1 a file is not valid; 2 wrong usage.
     """
     checked = [one for path in files or (from_here(PIPELINES),) for one in checked_files(path)]
     for one in checked:
@@ -58,7 +58,10 @@ def check(files: tuple[Path, ...], *, is_json: bool) -> None:
 
 
 def checked_files(path: Path) -> Iterator[Checked]:
-    """Yield each file of an argument. Raises UsageError for anything that is no file or folder with YAML."""
+    """Yield the pipeline files of an argument.
+
+    Raises UsageError if it is neither a YAML file nor a folder with one.
+    """
     name = one_line(str(path))
     if not path.exists():
         raise click.UsageError(f"{name}: there is no such file or folder.")
@@ -99,7 +102,7 @@ def _judged(path: Path, problems: Iterable[str], read: PipelineFolder) -> Checke
 
 
 def _script_errors(pipeline: Pipeline, path: Path) -> Iterator[str]:
-    """Yield the errors of a training script of one's own, for which its job would not be submitted."""
+    """Yield the lint errors of the user's training script; a job whose script has errors is not submitted."""
     from function_app.config.pipelines import is_own_script
 
     if is_own_script(pipeline.train.script):

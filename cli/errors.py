@@ -1,4 +1,4 @@
-"""How a command ends early: with an error that its user reads, or by a signal."""
+"""Early ends of a command: an error that its user reads, or a signal."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from types import FrameType
 import click
 
 DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-"""Error numbers of a write where the disk is full or the user's quota is used up."""
+"""Error numbers of a write to a full disk, or beyond the user's quota."""
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -20,7 +20,7 @@ class CliError(click.ClickException):
 
 
 class Interrupted(BaseException):
-    """A signal asked this process to end. Not an Exception, so that no handler takes it for a failure."""
+    """A signal asked this process to end. It is not an Exception, so that no handler treats it as a failure."""
 
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)

@@ -1,4 +1,4 @@
-"""Read bounded user files; write new files without replacing any, or replace one as a whole; show where they are."""
+"""Read users' files up to a limit; write new files, or replace one atomically; and shorten their paths."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from shared.safe_text import one_line
 
 
 def read_at_most(path: Path, max_bytes: int, *, wanted: str) -> bytes:
-    """Return the first bytes of a file. Raises CliError for anything else, which may have no end.
+    """Return the first bytes of a file. Raises CliError for anything but a file, since a device may have no end.
 
     ``wanted`` is what to pass instead, such as "a notebook".
     """
     name = one_line(str(path))
     try:
         if path.exists() and not path.is_file():
-            raise CliError(f"{name}: is no file. Pass {wanted}.")
+            raise CliError(f"{name}: is not a file. Pass {wanted}.")
         with path.open("rb") as stream:
             return stream.read(max_bytes)
     except OSError as error:
@@ -26,7 +26,7 @@ def read_at_most(path: Path, max_bytes: int, *, wanted: str) -> bytes:
 
 
 def from_here(path: Path) -> Path:
-    """Return a path as a person types it: relative where it is below the working directory."""
+    """Return a path as a person types it: relative if it is below the working directory."""
     try:
         return path.relative_to(Path.cwd())
     except (ValueError, OSError):
@@ -34,13 +34,13 @@ def from_here(path: Path) -> Path:
 
 
 def write_new(path: Path, text: str, *, otherwise: str) -> None:
-    """Write a file. Raises CliError where it exists, with what to do ``otherwise``, or cannot be written."""
+    """Write a new file. Raises CliError if it exists (``otherwise`` says what to do then) or cannot be written."""
     name = one_line(str(path))
     try:
         with path.open("x", encoding="utf-8") as stream:
             stream.write(text)
     except FileExistsError as error:
-        raise CliError(f"{name}: exists. {otherwise}") from error
+        raise CliError(f"{name}: exists already. {otherwise}") from error
     except OSError as error:
         raise CliError(f"{name}: cannot be written: {error.strerror}.") from error
 

@@ -49,8 +49,10 @@ _MIN_COLUMNS = 40
 @click.argument("scripts", nargs=-1, required=True, metavar="SCRIPT|FOLDER ...", type=click.Path(path_type=Path))
 @click.option(
     "--vm-size",
-    help="VM size that the script will run on; decides which rules on network and GPUs apply "
-    "(default: the pipeline's, or any).",
+    help=(
+        "VM size that the script runs on; decides which network and GPU rules apply (default: that of --pipeline, "
+        "otherwise any size)."
+    ),
 )
 @click.option(
     "--pipeline",
@@ -58,7 +60,10 @@ _MIN_COLUMNS = 40
     help="Pipeline file to take VM size and environment variables from (default: none).",
 )
 @click.option(
-    "--fix", "is_fix", is_flag=True, help="Mend what is mechanical in scripts and notebooks, and print the changes."
+    "--fix",
+    "is_fix",
+    is_flag=True,
+    help="Apply the mechanical fixes to scripts and notebooks, and print the changes.",
 )
 @click.option("--diff", "is_diff", is_flag=True, help="Print what --fix would change, and write nothing.")
 @click.option("--json", "is_json", is_flag=True, help="Print one JSON object per script, each on its own line.")
@@ -71,16 +76,16 @@ def lint(
     is_diff: bool,
     is_json: bool,
 ) -> None:
-    """Find mistakes in Horovod training scripts and notebooks by reading them; nothing is run.
+    """Find mistakes in Horovod training scripts and notebooks without running them.
 
     Findings are errors (the result is wrong, or the job hangs), warnings (the job is slow, or its output misleading)
     and advice. A pipeline whose script has errors is submitted only with --force. The comment
     `# landfall: ignore[code] the reason` suppresses the findings of that code on its line.
 
-    Of a folder, the scripts and notebooks in and below it are read. A module that another file imports is read with
-    that file. Modules that are not given are assumed correct.
+    For a folder, all scripts and notebooks in it and its subfolders are checked. A module is checked together with
+    the files that import it. Modules that are not among the arguments are assumed to be correct.
 
-    --fix edits scripts and cells where an edit is mechanical and leaves no other finding. Each is mended by itself.
+    --fix applies an edit only if it is mechanical and causes no other finding. Each file is fixed on its own.
 
     Exit status: 0 clean or advice only; 1 errors or warnings; 2 wrong usage, or a script that cannot be read.
     """
@@ -119,7 +124,7 @@ def _lint_all(paths: Sequence[Path], machine: Machine, *, is_json: bool) -> tupl
 
 
 def _mend(paths: Sequence[Path], machine: Machine, *, is_written: bool, is_json: bool) -> None:
-    """Mend each script by itself, and print the changes. Raises UsageError for JSON output."""
+    """Fix each script on its own, and print the changes. Raises UsageError for JSON output."""
     if is_json:
         raise click.UsageError("--fix and --diff print changes for people. Leave out --json.")
     for path in paths:
@@ -133,7 +138,7 @@ def _mend(paths: Sequence[Path], machine: Machine, *, is_written: bool, is_json:
                 replace_whole(path, fixed.content)
             click.echo(_changes(path, content, fixed.content))
         else:
-            click.echo(f"unchanged {one_line(str(path))}  (nothing in it can be mended by an edit alone)")
+            click.echo(f"unchanged {one_line(str(path))}  (it has no finding with a mechanical fix)")
 
 
 def _changes(path: Path, before: bytes, after: bytes) -> str:
@@ -205,7 +210,7 @@ def _scripts_in(argument: Path) -> Iterator[Path]:
 
 
 def _modules(paths: Sequence[Path]) -> dict[PurePath, ScriptFile]:
-    """Return the scripts that others may import; one that cannot be read is reported when its turn comes."""
+    """Return the scripts that others may import; one that cannot be read is reported when it is checked itself."""
     found: dict[PurePath, ScriptFile] = {}
     num_bytes = 0
     for path in paths:
@@ -224,7 +229,7 @@ def _modules(paths: Sequence[Path]) -> dict[PurePath, ScriptFile]:
 
 
 def _content(path: Path) -> bytes:
-    """Return the first bytes of a file, one more than allowed at most. Raises ScriptError for any other thing."""
+    """Return the first bytes of a file, at most one more than allowed. Raises ScriptError for anything but a file."""
     name = one_line(str(path))
     max_bytes = MAX_NOTEBOOK_BYTES if path.suffix.lower() == NOTEBOOK_SUFFIX else MAX_SCRIPT_BYTES
     try:

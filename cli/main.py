@@ -32,7 +32,7 @@ EXIT_STATUS = "Exit status: 0 done; 1 not done, and standard error says why; 2 w
 INTERRUPTED = 130
 """Exit status after SIGINT, as shells set it."""
 ONLY_IN_CLONE = frozenset({"demo", "up", "publish", "hook", "smoke"})
-"""Commands that use files which a package does not have: the twin, the training, the templates."""
+"""Commands that need files of the clone: the twin, the training, the templates."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class LazyGroup(click.Group):
             return None
         if cmd_name in ONLY_IN_CLONE and not IS_CLONE:
             raise CliError(
-                f"landfall {cmd_name} needs a clone of Landfall, and this one was installed as a package. In a clone "
+                f"landfall {cmd_name} needs a clone of Landfall, but this one was installed as a package. In a clone "
                 f"run `make setup`, then `.venv/bin/landfall {cmd_name}`."
             )
         command = getattr(importlib.import_module(found.module), found.attribute)
@@ -111,30 +111,30 @@ COMMANDS = {
     "up": LazyCommand("cli.up", "up", "Start the local twin and keep it running until Ctrl-C."),
     "validate": LazyCommand("cli.validate.command", "validate", "Check shards as the function app does."),
     "lint": LazyCommand("cli.lint", "lint", "Find mistakes in a Horovod training script."),
-    "script": LazyCommand("cli.importing.notebook", "script", "Make a script of a notebook."),
+    "script": LazyCommand("cli.importing.notebook", "script", "Convert a notebook to a script."),
     "pack": LazyCommand("cli.pack.command", "pack", "Pack images or tables into shards."),
-    "init": LazyCommand("cli.init.command", "init", "Look at shards and write a pipeline file for them."),
+    "init": LazyCommand("cli.init.command", "init", "Write a pipeline file for shards."),
     "check": LazyCommand("cli.check", "check", "Check pipeline files before they are deployed."),
     "import-batchai": LazyCommand(
         "cli.importing.batchai", "import_batchai", "Write a pipeline file for a job of Azure Batch AI."
     ),
     "publish": LazyCommand("cli.deploy.publish", "publish", "Register the training's environment and code."),
-    "doctor": LazyCommand("cli.doctor.command", "doctor", "Check that a deployment has all that it needs."),
+    "doctor": LazyCommand("cli.doctor.command", "doctor", "Check a deployment and show fixes."),
     "hook": LazyCommand("cli.deploy.hook", "hook", "Run a step of `azd up`; azure.yaml calls it."),
     "smoke": LazyCommand("cli.smoke.command", "smoke", "Test a deployment with a small training."),
     "upload": LazyCommand("cli.upload", "upload", "Upload shards as a dataset version."),
-    "plan": LazyCommand("cli.remote.plan", "plan", "Show what a run would take and cost."),
-    "status": LazyCommand("cli.remote.status", "status", "Show how everything stands, or one dataset version."),
-    "watch": LazyCommand("cli.remote.watching", "watch", "Show each thing that happens, until Ctrl-C."),
+    "plan": LazyCommand("cli.remote.plan", "plan", "Show the time and cost of a run before it is submitted."),
+    "status": LazyCommand("cli.remote.status", "status", "Show an overview, or one dataset version."),
+    "watch": LazyCommand("cli.remote.watching", "watch", "Show changes as they happen, until Ctrl-C."),
     "submit": LazyCommand("cli.remote.runs", "submit", "Request a training run on a complete dataset version."),
     "runs": LazyCommand("cli.remote.runs", "runs", "List runs, the newest first."),
     "models": LazyCommand("cli.remote.models", "models", "List registered models."),
     "datasets": LazyCommand("cli.remote.status", "datasets", "List datasets, or the versions of one."),
     "pipelines": LazyCommand("cli.remote.status", "pipelines", "List pipelines and their problems."),
-    "compare": LazyCommand("cli.remote.sweeps", "compare", "Show runs side by side."),
-    "verify": LazyCommand("cli.remote.passports", "verify", "Recompute what a model's passport says."),
+    "compare": LazyCommand("cli.remote.sweeps", "compare", "Compare runs side by side."),
+    "verify": LazyCommand("cli.remote.passports", "verify", "Verify a model's passport by recomputing it."),
     "register": LazyCommand("cli.remote.models", "register", "Register a model that the gate did not register."),
-    "promote": LazyCommand("cli.remote.models", "promote", "Make a version of a model the current one."),
+    "promote": LazyCommand("cli.remote.models", "promote", "Make a model version the current one."),
     "release": LazyCommand("cli.remote.runs", "release", "Lift the hold on a dataset version."),
     "cancel": LazyCommand("cli.remote.runs", "cancel", "Cancel a run."),
     "run": LazyCommand("cli.remote.runs", "run", "Show one run."),
@@ -160,8 +160,8 @@ def landfall() -> None:
     Commands that talk to a function app take its URL from --url or LANDFALL_URL and its key from --key or
     LANDFALL_FUNCTION_KEY. Without a URL they talk to the local twin of this clone, if one is running.
 
-    The help of each command states its exit statuses. Stopped by Ctrl-C, SIGTERM or SIGHUP, a command ends with 130,
-    143 or 129; `up`, which ends so, with 0.
+    The help of each command states its exit statuses. A command that is stopped by Ctrl-C, SIGTERM or SIGHUP exits
+    with 130, 143 or 129, except `up`, which exits with 0.
     """
 
 
@@ -208,14 +208,14 @@ def _open_closed_streams() -> None:
 
 
 def _show_any_character() -> None:
-    """Spell out characters that an output cannot show, in file names for instance, rather than fail."""
+    """Escape characters that the output's encoding lacks, for example in file names, instead of failing."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
 
 
 def _report(text: str) -> None:
-    """Print to standard error; where that cannot be written, the exit status alone has to do."""
+    """Print to standard error; if that fails, only the exit status reports the error."""
     with contextlib.suppress(OSError):
         show(several_lines(mask_secrets(text)).split("\n"), err=True)
 

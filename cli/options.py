@@ -1,4 +1,4 @@
-"""Arguments and options that several commands share, and which function app or twin they lead to."""
+"""Arguments and options that several commands share, and how they find the function app or the twin."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class TrainableArgument(click.ParamType[tuple[str, str | None]]):
 
 
 class IdArgument(click.ParamType[str]):
-    """The id of a run or a dead letter. Anything that is no id would lead to another path of the API."""
+    """The id of a run or a dead letter. Any other text could lead to another path of the API."""
 
     name = "id"
 
@@ -102,14 +102,14 @@ def function_app_options(command: Callable[P, R]) -> Callable[P, R]:
         metavar="KEY",
         envvar="LANDFALL_FUNCTION_KEY",
         show_envvar=True,
-        help="Function key (default: that of the local twin, if the URL is its URL).",
+        help="Function key (default: the local twin's key, if the URL is the twin's).",
     )(command)
     return click.option(
         "--url",
         metavar="URL",
         envvar="LANDFALL_URL",
         show_envvar=True,
-        help="URL of the function app (default: the local twin that is running).",
+        help="URL of the function app (default: the running local twin).",
     )(command)
 
 
@@ -125,14 +125,15 @@ def with_api(command: Callable[Concatenate[ApiClient, P], R]) -> Callable[..., R
                 return command(client, *args, **kwargs)
             except KeyError as error:
                 raise CliError(
-                    f"{client.url} answered without {error}. Is it a Landfall function app of this command's version?"
+                    f"{client.url}: the answer lacks {error}. Is it a Landfall function app of the same version as "
+                    f"this command?"
                 ) from error
 
     return wrapper
 
 
 def api_client(url: str | None, key: str | None) -> ApiClient:
-    """Return a client of the URL, or of the running twin. Raises CliError where there is neither."""
+    """Return a client of the URL, or of the running twin. Raises CliError if there is neither."""
     if url is not None and key:
         return ApiClient(url, key)
     twin = running_twin_of_this_clone()
@@ -166,7 +167,7 @@ class TwinAddress:
 
 
 def running_twin_of_this_clone(base: Path = TWINS) -> TwinAddress | None:
-    """Return the first running twin of this clone, in whichever folder; None where none runs, or this is no clone."""
+    """Return the first running twin of this clone, in any folder; None if no twin runs, or this is not a clone."""
     if not IS_CLONE:
         return None
     from local_azure.processes import keep_loopback_direct
@@ -187,7 +188,7 @@ def running_twin_of_this_clone(base: Path = TWINS) -> TwinAddress | None:
 
 
 def note_elsewhere(folder: Path, base: Path = TWINS) -> None:
-    """Note a folder of twins that is not the default one, so that the other commands find them."""
+    """Remember a folder of twins that is not the default one, so that the other commands find it."""
     if folder != base:
         notes = base / "elsewhere"
         notes.mkdir(parents=True, exist_ok=True)

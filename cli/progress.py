@@ -64,7 +64,7 @@ def _bar(what: str, total: int | None, *, counts: str, file: TextIO) -> Iterator
         TimeRemainingColumn(),
         console=Console(file=file),
         transient=file is sys.stderr,
-        # By default rich redirects standard output to where the bar is, even where standard output is a file.
+        # By default rich redirects standard output to the stream of the bar, even if standard output is a file.
         redirect_stdout=sys.stdout.isatty(),
     ) as progress:
         task = progress.add_task(what, total=total)

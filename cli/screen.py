@@ -13,7 +13,7 @@ import click
 
 MIN_COLUMNS = 20
 INDENT = 2
-"""What follows a broken line stands this much further to the right than the line."""
+"""Extra columns of indentation for the rest of a line that is wrapped."""
 
 
 def show(lines: Iterable[str], *, err: bool = False) -> None:
@@ -39,9 +39,9 @@ def columns(stream: TextIO | None = None) -> int | None:
 
 
 def wrapped(line: str, width: int, indent: int | None = None) -> list[str]:
-    """Break a line between words only: a name that is cut can be neither found nor copied.
+    """Break a line between words only: a divided name could be neither searched for nor copied.
 
-    ``indent``: columns before what follows; by default what the line itself has, and some more.
+    ``indent``: columns before the following lines; by default, the indentation of the line itself and some more.
     """
     own = len(line) - len(line.lstrip(" ")) + INDENT if indent is None else indent
     parts = textwrap.wrap(

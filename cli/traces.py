@@ -21,7 +21,7 @@ NOT_SHOWN = frozenset({"landfall.dataset_version", "landfall.event_id"})
 
 @dataclass(frozen=True, kw_only=True)
 class TracedSpan:
-    """A span, as its file has it."""
+    """A span, as read from its file."""
 
     name: str
     span_id: str
@@ -61,7 +61,7 @@ def read_trace(folder: Path, version: str) -> list[TracedSpan]:
 
 
 def tree(spans: Sequence[TracedSpan], version: str) -> Iterator[str]:
-    """Yield the lines of a trace's tree. Spans whose parent has not ended stand below the first line, too."""
+    """Yield the lines of a trace's tree. Spans whose parent has not ended are shown directly below the first line."""
     root = place_of_version(version)
     known = {span.span_id for span in spans}
     below = defaultdict[str, list[TracedSpan]](list)

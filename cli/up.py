@@ -67,25 +67,27 @@ def twin_options(command: Callable[..., R]) -> Callable[..., R]:
 
 
 @click.command(epilog="Example: landfall up --pipelines my-pipelines")
-@click.option("--own-host", is_flag=True, help="Start no Functions host: you run your own, such as `func start`.")
+@click.option(
+    "--own-host", is_flag=True, help="Do not start a Functions host: you run your own, such as `func start`."
+)
 @click.option(
     "--fault",
     type=click.Choice([str(fault) for fault in FAULTS]),
     metavar="NAME",
-    help=f"Let this fault happen to every job: {', '.join(FAULTS)}. docs/attempts.md explains each (default: none).",
+    help=f"Inject this fault into every job: {', '.join(FAULTS)}. docs/attempts.md explains each (default: none).",
 )
 @click.option(
     "--json",
     "as_json",
     is_flag=True,
-    help="Print the addresses as one JSON object, everything beside it to standard error.",
+    help="Print the addresses as one JSON object, and everything else to standard error.",
 )
 @twin_options
 def up(options: TwinOptions, *, own_host: bool, fault: str | None, as_json: bool) -> None:
     """Start the local twin and keep it running until Ctrl-C.
 
-    The twin is storage, Event Grid, Azure ML and the function app of this clone, all on this machine. The other
-    commands find it by themselves.
+    The twin consists of emulators of storage, Event Grid and Azure ML, and of this clone's function app, all on this
+    machine. Other commands find it without --url.
 
     Exit status: 0 stopped by Ctrl-C; 1 a part of the twin could not start, or ended by itself; 2 wrong usage.
     """
@@ -110,7 +112,7 @@ def up(options: TwinOptions, *, own_host: bool, fault: str | None, as_json: bool
 
 
 def out_of_service(twin: Twin) -> list[str]:
-    """Return lines on the pipelines that cannot be used. Raises CliError where the function app cannot be used."""
+    """Return lines on the pipelines that cannot be used. Raises CliError if the function app cannot be used."""
     with ApiClient(twin.places.functions_url, twin.places.secrets.function_key) as client:
         return list(describe_outages(client.get("/api/pipelines")["pipelines"]))
 
@@ -123,7 +125,7 @@ def describe_outages(pipelines: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         yield f"Out of service: {whose}"
         yield from (f"  {problem}" for problem in pipeline["problems"][:MAX_PROBLEMS])
     if broken:
-        yield "Edit the files and save them: they are read again. A setting is read when the twin starts."
+        yield "Edit and save the files: they are read again. Settings are read only when the twin starts."
 
 
 def watch_until_interrupted(twin: Twin, say: Say) -> None:
@@ -137,7 +139,7 @@ def watch_until_interrupted(twin: Twin, say: Say) -> None:
 
 
 def nodes_in_words(simulated_because: str | None) -> str:
-    """Return what the nodes of jobs are on this machine, and why they are no hosts where they are not."""
+    """Describe what a job's nodes are on this machine, and why, if they are only simulated."""
     if simulated_because is None:
         return "hosts in network namespaces of this machine"
     return f"simulated, without addresses of their own: {simulated_because}"

@@ -1,4 +1,4 @@
-"""``landfall upload``: what would be ignored is refused before the first byte, and a repeated upload goes on."""
+"""``landfall upload``: refuse files that the app would ignore before sending any; continue an interrupted upload."""
 
 from __future__ import annotations
 
@@ -43,8 +43,10 @@ UNAUTHORIZED = "unauthorized"
     "--account-url",
     help="URL of the data account, such as https://NAME.blob.core.windows.net (default: see above).",
 )
-@click.option("--overwrite", is_flag=True, help="Replace files that are there with another content.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object: how many files were sent.")
+@click.option("--overwrite", is_flag=True, help="Replace existing files whose content differs.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON object with the number of files that were sent."
+)
 @function_app_options
 def upload(
     sources: tuple[Path, ...],
@@ -63,11 +65,11 @@ def upload(
     environment variable DataStorage (a connection string), DataStorage__blobServiceUri (a URL), or the local twin
     of this clone.
 
-    Where the pipeline's `data.layout` has a marker or a list of files, folders are uploaded with all that is in them,
-    and the marker, the list or the log of a Delta table is written last.
+    If the pipeline's `data.layout` has a marker or a list of files, folders are uploaded with everything in them, and
+    the marker, the list or the log of a Delta table is written last.
 
-    Several shards are uploaded at a time. An upload that was interrupted is continued by the same command: shards
-    that are there already are left alone, and of a large one only the missing blocks are sent.
+    Several shards are uploaded at a time. To continue an interrupted upload, repeat the command: shards that are
+    complete are skipped, and only the missing blocks of a large shard are sent.
     """
     account, twin = data_account(account_url)
     intake = ask_for_intake(target[0], url, key, twin)
@@ -140,9 +142,11 @@ def _report(version: str, num_sent: int, num_there: int, last: str | None, *, as
 
 
 def _upload_list(uploader: ShardUploader, file_list: Path | None, path: str) -> None:
-    """Upload the list of a version's files, also again: without checksums it does not count for newer files."""
+    """Upload the list of a version's files even if it exists: without checksums, it is not valid for newer files."""
     if file_list is None:
-        click.echo(f"{path}, the list of the version's files, is not among them: upload it last.", err=True)
+        click.echo(
+            f"{path}, the list of the version's files, is not among the uploaded files: upload it last.", err=True
+        )
     else:
         uploader.upload(file_list, path, lambda _: None, overwrite=True)
 
@@ -175,15 +179,15 @@ def _files_of(source: Path, intake: Intake) -> Iterator[tuple[str, Path]]:
         shown_ones = [file for file in sorted(source.iterdir()) if not file.name.startswith(".")]
         if nested := [one_line(str(file)) for file in shown_ones if file.is_dir()]:
             raise CliError(
-                f"{listed(nested)}: a folder within a folder. A version has no folders: pass the folders of its "
-                "shards."
+                f"{listed(nested)}: is a folder within a folder, but this version has no folders: pass the folders "
+                f"with its shards."
             )
         yield from ((file.name, file) for file in shown_ones if file.is_file())
 
 
 @dataclass(frozen=True, kw_only=True)
 class Intake:
-    """What the function app takes for a dataset; unknown as long as it was not asked."""
+    """The files that the function app accepts for a dataset; unknown until the app was asked."""
 
     pipeline: str = ""
     splits: Collection[str] | None = None
@@ -192,33 +196,33 @@ class Intake:
 
     @property
     def marker(self) -> str | None:
-        """The name of the file that says that a version is whole, None where there is none."""
+        """The name of the file that says that a version is whole, None if there is none."""
         return self._layout.marker if self._layout.kind == "marker" else None
 
     @property
     def manifest(self) -> str | None:
-        """The name of the list of a version's files, None where there is none."""
+        """The name of the list of a version's files, None if there is none."""
         return self._layout.manifest if self._layout.kind == "manifest" else None
 
     def is_of_log(self, name: str) -> bool:
-        """Whether a file is of the log of a Delta table."""
+        """Whether a file belongs to the log of a Delta table."""
         return self._layout.kind == "delta" and self._layout.is_marker(name)
 
     @property
     def takes_folders(self) -> bool:
-        """Whether shards may lie in folders."""
+        """Whether shards may be in folders."""
         return self._layout.has_any_names
 
     def is_left_behind(self, name: str) -> bool:
-        """Whether the function app takes a file for what a writer leaves behind."""
+        """Whether the function app ignores a file as a leftover of the program that wrote the data."""
         return self._layout.is_left_behind(name)
 
     def is_text(self, name: str) -> bool:
-        """Whether a file may lie beside the shards, as a text that the list may name."""
+        """Whether a file may be next to the shards, as a text that the list may name."""
         return self._layout.is_text(name)
 
     def check(self, version: str, name: str) -> None:
-        """Raise NotAShardError where the function app would ignore a file."""
+        """Raise NotAShardError if the function app would ignore a file."""
         from function_app.domain.shard_paths import shard_of_version
 
         shard_of_version(version, name, splits=self.splits, pipeline=self.pipeline, layout=self._layout)
@@ -231,7 +235,7 @@ class Intake:
 
 
 def refuse_ignored(shards: Collection[str], version: str, *, intake: Intake) -> None:
-    """Raise CliError where the function app would never look at a file, by the rule that it applies itself."""
+    """Raise CliError if the function app would ignore a file, according to the app's own rules."""
     from function_app.domain.shard_paths import NotAShardError
     from shard_validation import COUNT_FILES
 
@@ -250,9 +254,9 @@ def refuse_ignored(shards: Collection[str], version: str, *, intake: Intake) -> 
 
 
 def ask_for_intake(dataset: str, url: str | None, key: str | None, twin: TwinAddress | None) -> Intake:
-    """Return what the function app takes for a dataset; say so where it cannot be asked.
+    """Return the files that the function app accepts for a dataset; print a note if it cannot be asked.
 
-    Raises CliError where no pipeline is for the dataset, or the function app refuses the key.
+    Raises CliError if no pipeline is for the dataset, or the function app refuses the key.
     """
     from function_app.domain.shard_paths import without_pipeline
 
@@ -275,7 +279,7 @@ def ask_for_intake(dataset: str, url: str | None, key: str | None, twin: TwinAdd
     if found is None:
         raise CliError(f"Nothing was uploaded: {without_pipeline(dataset, by_dataset)}.")
     if found["state"] == "out_of_service":
-        return _unknown(dataset, "its pipeline is out of service, and the shards wait until its file is mended")
+        return _unknown(dataset, "its pipeline is out of service, and the shards wait until its file is corrected")
     return Intake(pipeline=found["pipeline"], splits=found["splits"], layout=_layout(found))
 
 
@@ -298,9 +302,9 @@ def _unknown(dataset: str, reason: str) -> Intake:
 
 
 def data_account(account_url: str | None) -> tuple[str, TwinAddress | None]:
-    """Return the data account, as a URL or a connection string, and the twin if it is the twin's.
+    """Return the data account, as a URL or a connection string, and the twin if the account is the twin's.
 
-    Raises CliError where none is named and no twin runs.
+    Raises CliError if none is named and no twin runs.
     """
     if account_url is not None:
         return checked_account_url(account_url, "--account-url"), None
@@ -323,7 +327,7 @@ def checked_account_url(url: str, name: str) -> str:
         parts = urlsplit(url)
         host, has_port = parts.hostname or "", parts.port is not None
     except ValueError as error:
-        raise CliError(f"{name} is no URL: {error}. It must look like {example}.") from error
+        raise CliError(f"{name} is not a URL: {error}. It must look like {example}.") from error
     shown = repr(public_url(url)[:200])
     if host in EMULATORS and parts.scheme == "https":
         return url
@@ -341,7 +345,7 @@ def checked_account_url(url: str, name: str) -> str:
 
 
 def open_uploader(account: str, container: str) -> ShardUploader:
-    """Return an uploader to a container of an account. Raises CliError where one of them is malformed."""
+    """Return an uploader to a container of an account. Raises CliError if one of them is malformed."""
     from function_app.config.fields import CONTAINER_NAME
 
     if re.fullmatch(CONTAINER_NAME, container) is None:

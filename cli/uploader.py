@@ -30,7 +30,7 @@ BLOCKS_AT_ONCE = 8
 """Blocks of all files together. Each is in memory while it is sent."""
 STORAGE_SCOPE = "https://storage.azure.com/.default"
 CRC_METADATA = "landfall_crc32c"
-"""Metadata of an uploaded blob: by it, a repeated upload knows that the content is there."""
+"""Metadata of an uploaded blob, by which a repeated upload knows that the content exists."""
 MAX_LISTED = 5
 
 
@@ -43,10 +43,10 @@ def upload_all(
     overwrite: bool = False,
     to_stderr: bool = False,
 ) -> int:
-    """Upload with a progress bar that counts bytes; return how many files were there already and left alone.
+    """Upload with a progress bar that counts bytes; return how many files already existed and were skipped.
 
-    ``names`` are those within the version, by default the names of the files. Raises CliError for the first file that
-    fails; the others are not begun, and a repeated upload goes on.
+    ``names`` are the names within the version, by default those of the files. Raises CliError for the first file that
+    fails; the others are not started, and a repeated upload continues.
     """
     folder = "/".join(target)
     paths = {f"{folder}/{name}": shard for name, shard in zip(names or [s.name for s in shards], shards, strict=True)}
@@ -71,7 +71,7 @@ def upload_all(
 def upload_in_turn(
     uploader: ShardUploader, files: Mapping[str, Path], target: tuple[str, str], *, overwrite: bool
 ) -> None:
-    """Upload files by their names within the version, one after the other; leave alone those that are there.
+    """Upload files by their names within the version, one after the other; skip those that exist.
 
     Raises CliError.
     """
@@ -85,9 +85,9 @@ def upload_in_turn(
 def _not_there(
     paths: Mapping[str, Path], existing: Mapping[str, str | None], *, overwrite: bool
 ) -> Iterator[tuple[str, Path]]:
-    """Yield the files to upload: those whose content is not there.
+    """Yield the files whose content must be uploaded.
 
-    Raises CliError where one exists with another content and must stay, before any is uploaded.
+    Raises CliError, before any file is uploaded, if one exists with another content and may not be replaced.
     """
     others = []
     for path, shard in paths.items():
@@ -153,20 +153,20 @@ class ShardUploader:
         self._service.close()
 
     def abandon(self) -> None:
-        """Begin no further block. The uploads that are under way fail."""
+        """Start no further block. Running uploads fail."""
         self._blocks.shutdown(wait=False, cancel_futures=True)
 
     def has(self, prefix: str) -> bool:
-        """Return whether a blob exists below a prefix. Raises CliError where the account refuses."""
+        """Return whether a blob exists below a prefix. Raises CliError if the account refuses."""
         try:
             return next(iter(self.container.list_blob_names(name_starts_with=prefix)), None) is not None
         except AzureError as error:
             raise CliError(f"{self._service.url} cannot be listed: {_first_line(error)}") from error
 
     def existing(self, prefix: str) -> dict[str, str | None]:
-        """Return the blobs below a prefix with the CRC32C that their uploader stated, None where it stated none.
+        """Return the blobs below a prefix with the CRC32C that their uploader stated, None if it stated none.
 
-        Raises CliError where the account or the container does not exist or refuses.
+        Raises CliError if the account or the container does not exist or refuses.
         """
         try:
             blobs = self.container.list_blobs(name_starts_with=prefix, include=["metadata"])
@@ -176,7 +176,7 @@ class ShardUploader:
             raise CliError(f"{where} cannot be listed, so nothing was uploaded: {_first_line(error)}") from error
 
     def mark(self, path: str, *, is_new: bool) -> None:
-        """Write an empty marker after the shards; leave one alone that is not older, unless ``is_new``.
+        """Write an empty marker after the shards, unless one that is not older exists; ``is_new`` always writes it.
 
         Raises CliError.
         """
@@ -191,11 +191,11 @@ class ShardUploader:
         return {blob.name: blob.last_modified for blob in self.container.list_blobs(name_starts_with=prefix)}
 
     def upload(self, file: Path, path: str, step: Step, *, overwrite: bool) -> None:
-        """Upload one file, calling ``step`` with the bytes of each block that is there.
+        """Upload one file, calling ``step`` with the number of bytes of each block that is stored.
 
-        The file is read twice, so that the blob is what its stated CRC32C says, or not written. Storage compares each
-        block with its MD5. Raises CliError where the blob exists and must stay, the file changes or cannot be read,
-        or the account refuses.
+        The file is read twice, so that the blob is written only if it has the stated CRC32C. Storage compares each
+        block with its MD5. Raises CliError if the blob exists and must stay, the file changes or cannot be read, or
+        the account refuses.
         """
         try:
             with _named_in_errors(file):
@@ -219,7 +219,7 @@ class ShardUploader:
             step(len(data))
 
     def _send_blocks(self, blob: BlobClient, content: _Content, step: Step) -> None:
-        """Send the blocks that storage does not have. It keeps them for a week without the blob that they are for."""
+        """Send the blocks that storage does not have. Storage keeps uncommitted blocks for a week."""
         try:
             _, kept = blob.get_block_list("uncommitted")
         except ResourceNotFoundError:
@@ -236,7 +236,7 @@ class ShardUploader:
 
 @dataclass(frozen=True, kw_only=True)
 class _Block:
-    """A part of a file. Its name tells it from the blocks of all other contents of the file."""
+    """A part of a file. Its name differs from the names of blocks of any other content."""
 
     id: str
     offset: int
@@ -268,7 +268,7 @@ class _Content:
         return cls(file=file, crc=crc, blocks=blocks)
 
     def read(self, block: _Block) -> bytes:
-        """Return a block. Raises CliError where it is not what it was."""
+        """Return a block. Raises CliError if it has changed."""
         with self.file.open("rb", buffering=0) as reader:
             data = os.pread(reader.fileno(), block.num_bytes, block.offset)
         if crc32c(data) != block.crc or len(data) != block.num_bytes:

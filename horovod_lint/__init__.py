@@ -1,6 +1,6 @@
 """Lint for Horovod training scripts: finds mistakes in the syntax tree without running the script.
 
-The command line and submissions use it. It imports nothing of ours except ``shared``.
+The command line and submissions use it. Of this project, it imports only ``shared``.
 """
 
 from __future__ import annotations

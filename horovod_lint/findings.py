@@ -30,7 +30,7 @@ class Finding:
     cell: int | None = None
     """Number of the notebook's cell, counted from 1 over code and text; None for a script."""
     file: str = ""
-    """The imported module that it is in; empty for the script itself."""
+    """The imported module that contains the place; empty for the script itself."""
     message: str
     """The problem at this place; ``why`` and ``fix`` are the same for all findings of a rule."""
 

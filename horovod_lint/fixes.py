@@ -1,6 +1,6 @@
-"""Mend what is mechanical: the smallest edits of a script's text, each tried on a copy first.
+"""Apply mechanical fixes: the smallest edits of a script's text, each tried on a copy first.
 
-An edit is kept only if the lint then has the finding no more, and no other finding instead.
+An edit is kept only if it removes the finding and causes no other one.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ class Fixed:
 
     content: bytes
     findings: tuple[Finding, ...]
-    """Those that are mended, in the order of the edits."""
+    """The fixed findings, in the order of the edits."""
 
 
 def fix_script(content: bytes, name: str, machine: Machine | None = None) -> Fixed:
-    """Return a script or notebook with its mechanical findings mended.
+    """Return a script or notebook with its mechanical findings fixed.
 
     Raises ScriptError for one that cannot be analysed.
     """
@@ -62,7 +62,7 @@ def fix_script(content: bytes, name: str, machine: Machine | None = None) -> Fix
 
 
 def _fix_notebook(content: bytes, name: str, machine: Machine) -> Fixed:
-    """Mend the script that a notebook's cells are read as, and put the changed cells back."""
+    """Fix the script that consists of a notebook's cells, and put the changed cells back."""
     source, rows = read_source(content, name), tuple(rows_of(content, name))
     document, findings = _mended(
         _Document(lines=tuple(source.text.split("\n")), rows=rows),
@@ -84,7 +84,7 @@ def _texts_of(rows: Sequence[Row]) -> dict[int, str]:
 
 @dataclass(frozen=True, kw_only=True)
 class _Document:
-    """A script that is being mended, and of a notebook the line of a cell that each of its lines is."""
+    """A script that is being fixed; for a notebook, also the line of a cell for each of its lines."""
 
     lines: tuple[str, ...]
     rows: tuple[Row, ...] = ()
@@ -95,14 +95,14 @@ class _Document:
         return "\n".join(self.lines).encode(self.encoding)
 
     def with_edits(self, edits: Iterable[Edit]) -> _Document:
-        """Return the document after its edits; as it is if one would change a line that is none of Python."""
+        """Return the document after its edits; unchanged if an edit would change a line that is not Python."""
         lines, rows = list(self.lines), list(self.rows)
         for edit in sorted(edits, key=lambda edit: edit.start, reverse=True):
             first, last = edit.start[0] - 1, edit.end[0] - 1
             head = lines[first].encode()[: edit.start[1]].decode()
             tail = lines[last].encode()[edit.end[1] :].decode()
             new = f"{head}{edit.text}{tail}".split("\n")
-            is_cut = last > first and new == [lines[last]]  # whole lines are taken out, and the one behind them stays
+            is_cut = last > first and new == [lines[last]]  # whole lines are removed, and the line after them stays
             if self.rows and not all(row.is_python for row in rows[first : last + (not is_cut)]):
                 return self
             cell = rows[first].cell if self.rows else 0
@@ -113,7 +113,7 @@ class _Document:
 
 
 def _mended(document: _Document, name: str, machine: Machine) -> tuple[_Document, list[Finding]]:
-    """Return a document with its mechanical findings mended, and these, in the order of the edits."""
+    """Return a document with its mechanical findings fixed, and these findings in the order of the edits."""
     mended: list[Finding] = []
     tried: set[tuple[RuleCode, str, int]] = set()
     before = lint_script(document.script, name, machine).findings
@@ -147,7 +147,7 @@ def _counted(findings: Iterable[Finding]) -> Counter[RuleCode]:
 
 
 class _Fixer:
-    """One finding, with what its edits are made of."""
+    """One finding, with helpers to build its edits."""
 
     def __init__(self, view: View, lines: list[str], finding: Finding) -> None:
         self.view, self.lines, self.finding = view, lines, finding
@@ -161,7 +161,7 @@ class _Fixer:
         return [node for node in nodes if (node.lineno, node.col_offset) == place]
 
     def call(self, *names: str) -> ast.Call | None:
-        """The call at the finding, with one of these names where some are passed."""
+        """The call at the finding, with one of these names if names are passed."""
         calls = (node for node in self.nodes if isinstance(node, ast.Call))
         return next((call for call in calls if not names or last_name(call) in names), None)
 
@@ -182,12 +182,12 @@ class _Fixer:
         return None
 
     def hvd(self) -> str:
-        """The name of the Horovod module, empty where there is none."""
+        """The name of the Horovod module, empty if there is none."""
         found = self.horovod()
         return found[1] if found else ""
 
     def keras(self) -> str:
-        """The name of Horovod's module for Keras, which alone has callbacks; empty where it is not imported."""
+        """The name of Horovod's module for Keras, which alone has callbacks; empty if it is not imported."""
         found = self.horovod()
         return found[1] if found and found[2] == "keras" else ""
 
@@ -208,13 +208,13 @@ class _Fixer:
         return next((block for block in blocks if isinstance(block, list) and node in block), [node])
 
     def line_after(self, node: ast.stmt, text: str) -> Edit:
-        """A new line behind a statement."""
+        """A new line after a statement."""
         line = node.end_lineno or node.lineno
         end = len(self.lines[line - 1].rstrip("\r").encode())
         return Edit(start=(line, end), end=(line, end), text=f"{self.newline}{self.indent(node)}{text}")
 
     def without(self, node: ast.stmt) -> Edit:
-        """A statement's lines taken out."""
+        """The removal of a statement's lines."""
         last = node.end_lineno or node.lineno
         if last < len(self.lines):
             return Edit(start=(node.lineno, 0), end=(last + 1, 0), text="")
@@ -238,7 +238,7 @@ def _around(node: ast.expr, before: str, after: str) -> list[Edit]:
 
 
 def _initialised(fixer: _Fixer) -> Iterator[Edit]:
-    """Call ``init`` behind the imports, and no longer later."""
+    """Call ``init`` directly after the imports, and remove later calls."""
     found = fixer.horovod()
     if found is None:
         return
@@ -288,7 +288,7 @@ def _by_rank_and_size(fixer: _Fixer) -> Iterator[Edit]:
 
 
 def _undivided(fixer: _Fixer) -> Iterator[Edit]:
-    """Take the division out of ``epochs // hvd.size()``."""
+    """Remove the division from ``epochs // hvd.size()``."""
     for node in fixer.nodes:
         if isinstance(node, ast.BinOp) and fixer.finding.message.endswith(ast.unparse(node)[:80]):
             line, start = node.left.end_lineno or 0, node.left.end_col_offset or 0
@@ -376,4 +376,4 @@ _FIXES: Mapping[RuleCode, Callable[[_Fixer], Iterator[Edit] | list[Edit]]] = {
     RuleCode.IGNORED_WITHOUT_EFFECT: _without_comment,
 }
 FIXABLE = frozenset(_FIXES)
-"""Rules whose findings may be mended; advice never is."""
+"""Rules whose findings may be fixed; advice never is."""

@@ -1,4 +1,4 @@
-"""Data flow: what a value may be made of, as far as one syntax tree shows.
+"""Data flow: the origins of a value, as far as one syntax tree shows.
 
 Nothing is computed or guessed: names that lead out of the script are reported as unknown.
 """
@@ -36,7 +36,7 @@ _MAX_DEPTH = 12
 
 @dataclass(frozen=True)
 class Reach:
-    """All nodes that a value may be made of."""
+    """All nodes that a value may depend on."""
 
     nodes: tuple[ast.AST, ...]
     unknown: frozenset[str]
@@ -65,7 +65,7 @@ class Flow:
                     )
 
     def reach(self, *roots: ast.AST | None, stop: ast.AST | None = None) -> Reach:
-        """Return all nodes that the values of some nodes may be made of, without those behind ``stop``."""
+        """Return all nodes that the values of some nodes may depend on, without those beyond ``stop``."""
         key = roots[0] if len(roots) == 1 and stop is None else None
         if key is not None and key in self._reaches:
             known = self._reaches[key]
@@ -148,7 +148,7 @@ class Flow:
         return self._from_environment(node)
 
     def has(self, kind: str, *nodes: ast.AST | None) -> bool:
-        """Whether anything that some nodes are made of reads a rank or a size, also a local one."""
+        """Whether some nodes depend on a rank or a size, also a local one."""
         return any((self.rank_kind(each) or "").endswith(kind) for each in self.reach(*nodes).nodes)
 
     def _made_of(self, node: ast.AST, unknown: set[str]) -> list[ast.AST]:

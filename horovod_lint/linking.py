@@ -1,7 +1,7 @@
-"""Link a script with the author's modules that it imports: one tree, as if everything stood in one file.
+"""Link a script with the author's modules that it imports: one tree, as if everything were in one file.
 
-Only files that were given are looked at; imports of any other module stay as they are. Imported modules come before
-the code that imports them. A name that two files define gets the name of its module in front.
+Only the files that were passed are linked; imports of any other module stay unchanged. Imported modules come before
+the code that imports them. If two files define a name, it gets the name of its module as a prefix.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class ScriptFile:
     """One file of the author."""
 
     path: PurePath
-    """Absolute, by which imports find it."""
+    """Absolute path, by which imports find the file."""
     name: str
-    """As messages show it."""
+    """Its name in messages."""
     content: bytes
 
 
@@ -53,7 +53,7 @@ class _Module:
 
 
 def scripts_among(files: Mapping[PurePath, ScriptFile]) -> list[PurePath]:
-    """Return the files that are run by themselves: those that no other file imports, or that test for `__main__`."""
+    """Return the files that are run as scripts: those that no other file imports, or that test for `__main__`."""
     imports: dict[PurePath, set[PurePath]] = {}
     runs: set[PurePath] = set()
     for path, file in files.items():
@@ -66,7 +66,7 @@ def scripts_among(files: Mapping[PurePath, ScriptFile]) -> list[PurePath]:
     imported = {found for each in imports.values() for found in each}
     runs |= set(files) - imported
     reached = _closure(runs, imports)
-    for path in files:  # those that import each other in a circle
+    for path in files:  # files with circular imports
         if path not in reached:
             runs.add(path)
             reached |= _closure({path}, imports)
@@ -83,9 +83,9 @@ def _closure(paths: set[PurePath], imports: Mapping[PurePath, set[PurePath]]) ->
 
 
 def link(entry: ScriptFile, source: Source, files: Mapping[PurePath, ScriptFile]) -> tuple[Source, tuple[str, ...]]:
-    """Return the source of a script with its modules, and their names. Raises ScriptError where they are too large.
+    """Return the source of a script with its modules, and their names. Raises ScriptError if they are too large.
 
-    A module that cannot be parsed is left out, as if it had not been given.
+    A module that cannot be parsed is left out, as if it had not been passed.
     """
     modules = _in_order(entry, source, files)
     if len(modules) == 1:
@@ -152,7 +152,7 @@ class _Finder:
         self._folders = {folder for path in files for folder in path.parents}
 
     def module(self, name: str, level: int, importing: PurePath) -> PurePath | None:
-        """Return the file or the folder of a module; None where it was not given."""
+        """Return the file or the folder of a module; None if it was not passed."""
         parts = name.split(".") if name else []
         if level:
             bases = list(importing.parents)[level - 1 : level]
@@ -194,7 +194,7 @@ class _Finder:
 
 
 def _in_order(entry: ScriptFile, source: Source, files: Mapping[PurePath, ScriptFile]) -> dict[PurePath, _Module]:
-    """Return the script and what it imports, also through others; what is imported comes first."""
+    """Return the script and the files that it imports, directly or indirectly; imported files come first."""
     finder = _Finder(files, entry.path)
     found: dict[PurePath, _Module] = {}
     sources: dict[PurePath, Source | None] = {entry.path: source}
@@ -222,7 +222,7 @@ def _parsed(file: ScriptFile) -> Source | None:
 
 
 def _name(modules: Mapping[PurePath, _Module], entry: PurePath) -> None:
-    """Decide on the names after linking: the script keeps its own, and so does a module that shares none."""
+    """Decide on the names after linking: the script, and modules that share no name, keep their names."""
     used = {name for module in modules.values() for name in _library_names(module.source.tree)}
     for path, module in sorted(modules.items(), key=lambda each: each[0] != entry):
         for node in ast.walk(module.source.tree):
@@ -281,7 +281,7 @@ class _Linker(ast.NodeTransformer):
         self._scopes: list[tuple[_Scope, set[str]]] = []
         self._names = {name: new for name, new in module.names.items() if name != new}
         self._imported: dict[str, PurePath] = {}
-        """Names of this file that stand for another given file, or for a package's folder."""
+        """Names of this file that stand for another passed file, or for a package's folder."""
         for node in ast.walk(module.source.tree):
             if isinstance(node, ast.Import):
                 self._take_modules(node)
@@ -389,26 +389,26 @@ class _Linker(ast.NodeTransformer):
         return node
 
     def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
-        """Drop what a module does only when it is run as a script."""
+        """Drop the code of a module that runs only if it is run as a script."""
         if not self._is_entry and not self._scopes and is_main_test(node.test):
             return [self.visit(each) for each in node.orelse] or ast.copy_location(ast.Pass(), node)
         self.generic_visit(node)
         return node
 
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.stmt:
-        """Rename a class and what is inside it."""
+        """Rename a class and the names inside it."""
         return self._visit_scope(node, _names_of(node.body))
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.stmt:
-        """Rename a function and what is inside it."""
+        """Rename a function and the names inside it."""
         return self._visit_scope(node, _parameters(node) | _names_of(node.body))
 
     def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.stmt:
-        """Rename a function and what is inside it."""
+        """Rename a function and the names inside it."""
         return self._visit_scope(node, _parameters(node) | _names_of(node.body))
 
     def visit_Lambda(self, node: ast.Lambda) -> ast.expr:
-        """Rename what is inside a function without a name."""
+        """Rename the names inside a lambda."""
         self._scopes.append((node, _parameters(node)))
         self.generic_visit(node)
         self._scopes.pop()

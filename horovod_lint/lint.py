@@ -38,7 +38,7 @@ def lint_script(
 ) -> LintReport:
     """Return the findings in a script or notebook, which never runs; errors call it ``name``. Raises ScriptError.
 
-    What a script at ``path`` imports is looked up among ``files``; other modules are assumed correct.
+    Imports of a script at ``path`` are looked up among ``files``; other modules are assumed to be correct.
     """
     source = read_source(content, name)
     modules: tuple[str, ...] = ()
@@ -63,13 +63,13 @@ def lint_script(
 
 
 def read_source(content: bytes, name: str) -> Source:
-    """Parse a script, or the code cells of a notebook, by the end of its name. Raises ScriptError."""
+    """Parse a script, or the code cells of a notebook, depending on its suffix. Raises ScriptError."""
     if name.lower().endswith(NOTEBOOK_SUFFIX):
         return parse_notebook(content, name)
     source = parse_source(content, name, is_notebook=name.endswith(CELLS_SUFFIX))
     body = source.tree.body
     if content.lstrip()[:1] in (b"{", b"[") and len(body) == 1 and isinstance(body[0], ast.Expr):
-        # one mapping or list and nothing else is valid Python, and has no findings
+        # a single mapping or list is valid Python, and has no findings
         raise ScriptError(f"{name}: is JSON, not a script; the name of a notebook ends in {NOTEBOOK_SUFFIX}")
     return source
 

@@ -1,4 +1,4 @@
-"""What names stand for: restore library names that a script renames, and resolve names to their imports."""
+"""The meaning of names: restore library names that a script renames, and resolve names to their imports."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KNOWN_LIBRARIES = frozenset(
         *("torch", "torchvision", "torchaudio", "tensorflow_datasets", "mxnet", "gluoncv", "mlflow", "azureml"),
         *("cv2", "h5py", "yaml", "tqdm", "absl", "click", "joblib", "mpi4py", "packaging", "requests", "seaborn"),
         *("pyarrow", "filelock", "six", "psutil", "tensorboardX", "wandb", "skimage", "imageio", "cloudpickle"),
-        *("shared",),  # Landfall's own, which is part of every code asset
+        *("shared",),  # Landfall's own package, which is part of every code asset
         *("google", "azure", "dotenv", "rich", "typer", "fire", "attr", "pydantic", "hydra", "omegaconf"),
     }
 )
@@ -35,7 +35,7 @@ _CUSTOMARY = frozenset({"hvd", _HOROVOD})
 
 
 def restore_names(tree: ast.Module) -> None:
-    """Replace renamed library functions in the tree by their own names, which the checks know.
+    """Replace renamed library functions in the tree with their original names, which the checks know.
 
     Handles ``from horovod.keras import DistributedOptimizer as DO``, ``DO = hvd.DistributedOptimizer``, and
     ``DO = functools.partial(hvd.DistributedOptimizer, op=hvd.Sum)``. Names with several bindings are kept.
@@ -63,7 +63,7 @@ def _restore_imported(nodes: list[ast.AST]) -> None:
 
 
 class _AssignedNames(ast.NodeTransformer):
-    """Replaces a name by the library function that the script assigns to it, if it does so once."""
+    """Replaces a name with the library function that the script assigns to it, if it does so once."""
 
     def __init__(self, nodes: list[ast.AST]) -> None:
         taken = _bound_names(nodes)
@@ -166,7 +166,7 @@ class Modules:
     def paths(self, node: ast.AST) -> frozenset[str]:
         """Return the full dotted names that a name or attribute may stand for; empty if it is not imported."""
         if node not in self._paths:
-            self._paths[node] = frozenset()  # the value during recursion: a name may be defined by itself
+            self._paths[node] = frozenset()  # the result during recursion: a name may be defined by itself
             self._paths[node] = self._resolved(node)
         return self._paths[node]
 
@@ -218,7 +218,7 @@ class Modules:
             self._script.spend(len(starred) * _STAR_STEPS)
             return frozenset(f"{module}.{node.id}" for module in starred)
         if bindings[0] not in self._aliases:
-            self._aliases[bindings[0]] = frozenset()  # the value during recursion, as above
+            self._aliases[bindings[0]] = frozenset()  # the result during recursion, as above
             values = [b.value for b in bindings if b.kind is BindingKind.ASSIGNED and b.value]
             self._aliases[bindings[0]] = frozenset(path for value in values for path in self._alias(value))
         return self._aliases[bindings[0]]

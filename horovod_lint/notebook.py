@@ -1,7 +1,7 @@
 """Read the code of a Jupyter notebook as one script whose lines keep their cells.
 
-IPython's magics and shell lines are no Python. Each is replaced by Python that has the same effect on the training,
-or by ``pass``, so that every line stays where it is.
+IPython's magics and shell lines are not Python. Each is replaced with Python that has the same effect on the
+training, or with ``pass``, so that every line keeps its number.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from typing import Any
 from horovod_lint.script import MAX_SCRIPT_BYTES, Part, ScriptError, Source, parse_text
 
 MAX_NOTEBOOK_BYTES = 32 << 20
-"""With the images that its cells have shown; the code itself has a script's limit."""
+"""Includes the stored outputs, such as images; the code alone has the limit of a script."""
 NOTEBOOK_SUFFIX = ".ipynb"
 CELLS_SUFFIX = f"{NOTEBOOK_SUFFIX}:cells"
 """End of the name of a script that the cells of a notebook are read as."""
 OLDEST, _NEWEST = 3, 4
 _MAX_SHOWN_CHARS = 60
 _UNKNOWN = "get_ipython()"
-"""The value of what only IPython computes: a name that the lint does not know."""
+"""Placeholder for values that only IPython computes: a name that the lint does not know."""
 _RUNS_PYTHON = frozenset({"time", "timeit", "capture", "prun", "memit", "mprun", "lprun"})
 """Magics whose code runs in the notebook itself."""
 _MAGIC = re.compile(r"(?P<indent>\s*)(?P<sign>%|!!?|\?{1,2})(?P<rest>.*)")
@@ -34,7 +34,7 @@ _SET_VARIABLE = re.compile(r"(?:env|set_env)\s+(?P<name>\w+)(?:\s*=\s*|\s+)(?P<v
 
 
 class LeftOut(StrEnum):
-    """Kinds of lines that are no Python."""
+    """Kinds of lines that are not Python."""
 
     MAGIC = "magic"
     SHELL = "shell command"
@@ -51,9 +51,9 @@ class Omission:
     line: int
     """Within the cell, counted from 1."""
     text: str
-    """The beginning of it."""
+    """Its beginning."""
     is_lost: bool = True
-    """Whether it has no effect: what `%time` and `%env` do stays."""
+    """Whether its effect is lost; `%time` and `%env` keep their effect."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +87,7 @@ def parse_notebook(content: bytes, name: str) -> Source:
 
 
 def read_notebook(content: bytes, name: str) -> Notebook:
-    """Return the code cells of a notebook. Raises ScriptError for what is none, or has a cell that is no Python."""
+    """Return the code cells of a notebook. Raises ScriptError if it is not a notebook, or a cell is not Python."""
     omissions: list[Omission] = []
     cells: list[Cell] = []
     num_chars = 0
@@ -113,14 +113,15 @@ def _members(content: bytes, name: str) -> Mapping[str, Any]:
     except (ValueError, RecursionError) as error:
         what = str(error)[:_MAX_SHOWN_CHARS] if isinstance(error, ValueError) else "it is nested too deeply"
         raise ScriptError(
-            f"{name}: not a notebook: no valid JSON: {what}; open it in Jupyter and save it again"
+            f"{name}: not a notebook: not valid JSON: {what}; open it in Jupyter and save it again"
         ) from error
     version = members.get("nbformat") if isinstance(members, dict) else None
     if not isinstance(version, int):
         raise ScriptError(f"{name}: is JSON, but not a notebook: it has no nbformat; pass a .py or .ipynb file")
     if not OLDEST <= version <= _NEWEST:
         raise ScriptError(
-            f"{name}: the notebook has format {version}, and formats {OLDEST} and {_NEWEST} are known; convert it: "
+            f"{name}: the notebook has format {version}, but only formats {OLDEST} and {_NEWEST} are supported; "
+            f"convert it: "
             f"jupyter nbconvert --to notebook --nbformat {_NEWEST} FILE"
         )
     return dict(members)
@@ -134,7 +135,7 @@ def _code_cells(members: Mapping[str, Any], name: str) -> Iterator[tuple[int, st
         language = about.get("language" if entry == "kernelspec" else "name") if isinstance(about, dict) else None
         if isinstance(language, str) and language.lower() not in ("python", "python3", "ipython"):
             raise ScriptError(
-                f"{name}: the notebook's language is {language[:_MAX_SHOWN_CHARS]!r}; only Python is read"
+                f"{name}: the notebook's language is {language[:_MAX_SHOWN_CHARS]!r}; only Python is supported"
             )
     worksheets = members.get("worksheets")
     holders = worksheets if members["nbformat"] == OLDEST else [members]
@@ -153,12 +154,12 @@ def _code_cells(members: Mapping[str, Any], name: str) -> Iterator[tuple[int, st
         if isinstance(text, list) and all(isinstance(line, str) for line in text):
             text = "".join(text)
         if not isinstance(text, str):
-            raise ScriptError(f"{name}:cell {number}: its source is no text; open it in Jupyter and save it again")
+            raise ScriptError(f"{name}:cell {number}: its source is not text; open it in Jupyter and save it again")
         yield number, text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _python_lines(number: int, text: str, omissions: list[Omission]) -> Iterator[str]:
-    """Yield as many lines as a cell has, all of them Python, and list what was left out."""
+    """Yield a line of Python for each line of a cell, and list what was left out."""
     lines = text.split("\n")
     first = next((index for index, line in enumerate(lines) if line.strip()), 0)
     cell_magic = re.match(r"\s*%%(\w*)", lines[first])
@@ -188,7 +189,7 @@ def _python_lines(number: int, text: str, omissions: list[Omission]) -> Iterator
 
 
 class _Scanner:
-    """Tells where a statement of Python begins: not inside brackets or quotes, and not after a backslash."""
+    """Finds the lines on which a Python statement begins: not inside brackets or quotes, not after a backslash."""
 
     def __init__(self) -> None:
         self._depth, self._quote, self._is_continued = 0, "", False
@@ -219,7 +220,7 @@ class _Scanner:
                 self._depth = max(0, self._depth + (character in "([{") - (character in ")]}"))
             position += 1
         if len(self._quote) == 1 and not self._is_continued:
-            self._quote = ""  # the string is broken, which the parser reports
+            self._quote = ""  # the string is not closed, which the parser reports
 
 
 def _converted(line: str) -> tuple[str, LeftOut] | None:
@@ -238,7 +239,7 @@ def _converted(line: str) -> tuple[str, LeftOut] | None:
 
 
 def _without_sign(indent: str, sign: str, rest: str) -> tuple[str, LeftOut]:
-    """Return what a magic does: time a statement, set a variable, or nothing that a training needs."""
+    """Return the effect of a magic: time a statement, set a variable, or nothing that a training needs."""
     if sign != "%":
         return f"{indent}pass", LeftOut.HELP if sign.startswith("?") else LeftOut.SHELL
     timed, variable = _TIMED.match(rest), _SET_VARIABLE.match(rest)

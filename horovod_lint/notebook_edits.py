@@ -1,4 +1,4 @@
-"""Mend the code cells of a notebook: the text of a cell that changes is exchanged, and every other byte stays.
+"""Edit the code cells of a notebook: the text of a changed cell is replaced, and every other byte stays.
 
 The JSON is edited in place, not read and dumped, so outputs, metadata and formatting stay.
 """
@@ -16,23 +16,23 @@ from horovod_lint.script import ScriptError
 _SPACE = re.compile(r"[ \t\n\r]*")
 _DECODER = json.JSONDecoder(strict=False)
 _Span = tuple[int, int]
-"""Where a value of the JSON begins, and where it ends."""
+"""Start and end of a value in the JSON."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One line of the script that a notebook's cells are read as."""
+    """One line of the script that consists of a notebook's cells."""
 
     cell: int
     """Number of its cell."""
     text: str
-    """The line as it stands in the notebook."""
+    """The line as it is in the notebook."""
     is_python: bool
-    """Whether the script has the very same line; a magic's is replaced, so that it cannot be edited."""
+    """Whether the script has the same line; the line of a magic is replaced, so it cannot be edited."""
 
 
 def rows_of(content: bytes, name: str) -> list[Row]:
-    """Return the lines of all code cells. Raises ScriptError for what is no notebook."""
+    """Return the lines of all code cells. Raises ScriptError if it is not a notebook."""
     raw = cell_texts(content, name)
     rows: list[Row] = []
     for cell in read_notebook(content, name).cells:
@@ -46,7 +46,7 @@ def rows_of(content: bytes, name: str) -> list[Row]:
 
 
 def cell_texts(content: bytes, name: str) -> dict[int, str]:
-    """Return the text of each code cell by its number. Raises ScriptError for what is no notebook."""
+    """Return the text of each code cell by its number. Raises ScriptError if it is not a notebook."""
     text = _text_of(content, name)
     spans = _sources(text)
     numbers = [cell.number for cell in read_notebook(content, name).cells]
@@ -54,7 +54,7 @@ def cell_texts(content: bytes, name: str) -> dict[int, str]:
 
 
 def with_cells(content: bytes, name: str, changed: Mapping[int, str]) -> bytes:
-    """Return a notebook with other texts in some of its code cells. Raises ScriptError for what is no notebook."""
+    """Return a notebook with other texts in some of its code cells. Raises ScriptError if it is not a notebook."""
     text = _text_of(content, name)
     spans = _sources(text)
     for number in sorted(changed, reverse=True):
@@ -71,7 +71,7 @@ def _text_of(content: bytes, name: str) -> str:
 
 
 def _sources(text: str) -> list[_Span]:
-    """Return where the text of each cell stands, in the order of the cells; the start of the file for one without."""
+    """Return the position of each cell's text, in the order of the cells; the start of the file if it has none."""
     top = dict(_members(text, _skip(text, 0)))
     is_oldest = _DECODER.raw_decode(text, top["nbformat"][0])[0] == OLDEST
     holders = _items(text, top["worksheets"][0]) if is_oldest else [(_skip(text, 0), len(text))]

@@ -1,4 +1,4 @@
-"""Which functions a script may call, and which places only some ranks reach."""
+"""The functions that a script may call, and the places that only some ranks reach."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ _SOUNDS_LIKE_ROOT = re.compile(
     r"(^|_)(is_)?(root|main|master|chief|primary|leader|rank|zero|coordinator)(_|$)|rank_?zero|rank_?0",
     re.IGNORECASE,
 )
-"""Imported names that look like a test for the root are taken for one."""
+"""Imported names that look like a test for the root count as one."""
 _MAX_DEPTH = 8
 _SPLITTING = (ast.If, ast.IfExp, ast.While)
 
@@ -85,7 +85,7 @@ class Guards:
     def __init__(self, script: Script, modules: Modules, flow: Flow) -> None:
         self._script, self._modules, self._flow = script, modules, flow
         self._pending: set[str] = set()
-        """Names that are being resolved, to stop at names that are defined by themselves."""
+        """Names that are being resolved, to stop at names that are defined in terms of themselves."""
 
     def is_guarded(self, node: ast.AST, depth: int = 0) -> bool:
         """Whether the rank decides if a place is reached, in its function or where that function is called."""
@@ -106,7 +106,10 @@ class Guards:
         return found
 
     def depends_on_rank(self, test: ast.AST, depth: int = 0) -> bool:
-        """Whether a condition tests the rank. A loss of sharded data does not, although it is made with the rank."""
+        """Whether a condition tests the rank.
+
+        A loss of sharded data does not count, although it depends on the rank.
+        """
         if depth >= _MAX_DEPTH:
             return False
         self._script.spend()
@@ -190,7 +193,7 @@ class Guards:
     def _name_depends(self, node: ast.Name | ast.Attribute, depth: int) -> bool:
         name = ast.unparse(node)
         if name in self._pending:
-            return False  # it is defined by itself
+            return False  # it is defined in terms of itself
         self._pending.add(name)
         try:
             return self._value_depends(node, depth)

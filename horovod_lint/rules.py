@@ -1,4 +1,4 @@
-"""The lint's rules: stable codes, severities, and the texts that findings show.
+"""The rules of the lint: stable codes, severities, and the texts that findings show.
 
 A test compares the table in ``docs/lint.md`` with this file. ``checks/`` contains the code that applies the rules.
 """
@@ -116,19 +116,20 @@ RULES: Mapping[RuleCode, Rule] = {
     ),
     _C.CALLBACK_INCOMPATIBLE: _error(
         "The script uses a callback of Horovod that fails although Keras 2 is selected.",
-        "Horovod 0.28.1 takes the backend of Keras 3, which is installed beside Keras 2: `MetricAverageCallback`, "
+        "Horovod 0.28.1 uses the backend of Keras 3, which is installed in addition to Keras 2: "
+        "`MetricAverageCallback`, "
         "`LearningRateWarmupCallback` and `LearningRateScheduleCallback` raise AttributeError.",
         'Set `TF_USE_LEGACY_KERAS: "1"` in the pipeline, and `callback.backend = tf.keras.backend` on each of them. '
         "Pass `momentum_correction=False` to those that change the learning rate.",
     ),
     _C.OPTIMIZER_NOT_DISTRIBUTED: _error(
         "The optimizer that trains is not Horovod's.",
-        "Gradients are not averaged: each rank trains a separate model, and all but the root's are thrown away.",
+        "Gradients are not averaged: each rank trains a separate model, and only the root's model is kept.",
         "Pass `hvd.DistributedOptimizer(optimizer)` to `compile`, or use it in the training loop.",
     ),
     _C.TAPE_NOT_DISTRIBUTED: _error(
         "The script applies gradients of a plain `tf.GradientTape`.",
-        "Gradients are not averaged: each rank trains a separate model, and all but the root's are thrown away.",
+        "Gradients are not averaged: each rank trains a separate model, and only the root's model is kept.",
         "After recording, wrap the tape, `tape = hvd.DistributedGradientTape(tape)`, and take the gradients from it.",
     ),
     _C.NO_INITIAL_BROADCAST: _error(
@@ -148,20 +149,21 @@ RULES: Mapping[RuleCode, Rule] = {
         "Call `dataset.shard(hvd.size(), hvd.rank())` as early as possible, or slice: `x[hvd.rank()::hvd.size()]`.",
     ),
     _C.WRONG_SHARD: _error(
-        "Data are not split by rank and size.",
-        "Some records are read by several ranks, or by none.",
+        "Data is not split by rank and size.",
+        "Some records are read by several ranks, others by no rank.",
         "Use `dataset.shard(num_shards=hvd.size(), index=hvd.rank())`.",
     ),
     _C.SHARD_AFTER_SHUFFLE: _error(
-        "Data are shuffled in a different order on every rank and sharded afterwards.",
+        "Data is shuffled in a different order on every rank and sharded afterwards.",
         "Each rank takes every n-th record of a different order: some records are read twice, others never.",
         "Shard first, then shuffle; or shuffle with the same `seed` on every rank.",
     ),
     _C.METRICS_NOT_AVERAGED: _error(
-        "One rank's own metrics decide about the training.",
+        "The metrics of a single rank control the training.",
         "Ranks decide differently: one stops and the others wait for it forever, learning rates diverge, or the best "
         "checkpoint is chosen by one rank's share of the data.",
-        "Average first: put a callback that replaces `logs` by their `hvd.allreduce` before the one that decides; on "
+        "Average first: put a callback that replaces `logs` with their `hvd.allreduce` before the one that decides; "
+        "on "
         "Keras 2 also `hvd.callbacks.MetricAverageCallback()`, with its `backend` set to `tf.keras.backend`.",
     ),
     _C.EPOCHS_DIVIDED: _error(
@@ -189,7 +191,7 @@ RULES: Mapping[RuleCode, Rule] = {
     ),
     _C.REPORT_NOT_WRITTEN: _error(
         "The script trains for a pipeline that registers models, but writes no training report.",
-        "The gate decides on the report's metrics: without a report the training is paid for, and no model is "
+        "The gate decides on the report's metrics: without a report, the training costs money and no model is "
         "registered.",
         'On the root, write the metrics as JSON, `{"val_accuracy": 0.93}`, into the file that `--report` or '
         "`LANDFALL_REPORT` names.",
@@ -201,7 +203,7 @@ RULES: Mapping[RuleCode, Rule] = {
     ),
     _C.INFINIBAND_DISABLED: _warning(
         "`NCCL_IB_DISABLE` is set on a VM size with InfiniBand.",
-        "Gradients then travel over Ethernet, on a machine that is more expensive because of its InfiniBand.",
+        "Gradients are then sent over Ethernet, although the size costs more because of its InfiniBand.",
         "Do not set the variable: Landfall sets it for sizes without InfiniBand.",
     ),
     _C.LOGGED_BY_EVERY_RANK: _warning(
@@ -211,7 +213,7 @@ RULES: Mapping[RuleCode, Rule] = {
         "Log on the root only: `if hvd.rank() == 0:`.",
     ),
     _C.SHARD_LATE: _warning(
-        "Data are sharded after they were decoded or batched.",
+        "Data is sharded after it was decoded or batched.",
         "Every rank reads and decodes all records, then discards most of them.",
         "Shard the file names or the raw records, before `map` and `batch`.",
     ),
@@ -222,7 +224,7 @@ RULES: Mapping[RuleCode, Rule] = {
     ),
     _C.IGNORED_WITHOUT_EFFECT: _warning(
         "A `landfall: ignore` comment has no effect.",
-        "It suggests a finding that does not exist, or that is not ignored.",
+        "It suggests a finding that does not exist, or one that is not suppressed.",
         "Write `# landfall: ignore[code] the reason` on the line of the finding, or remove the comment.",
     ),
     _C.LEARNING_RATE_NOT_SCALED: _advice(
@@ -232,7 +234,7 @@ RULES: Mapping[RuleCode, Rule] = {
     ),
     _C.DATA_SAMPLED: _advice(
         "Each rank draws from all data in its own order, for its share of the steps.",
-        "An epoch is then a random sample: some records are read several times, others not at all.",
+        "An epoch is then a random sample: some records are read several times, others never.",
         "Use `dataset.shard(hvd.size(), hvd.rank())` if each record should be read once in an epoch.",
     ),
     _C.STEPS_MAY_DIFFER: _advice(

@@ -1,6 +1,6 @@
-"""Parse an untrusted script within limits, and index its syntax tree: parents, scopes, and where names get values.
+"""Parse an untrusted script within limits, and index its syntax tree: parents, scopes, and the bindings of names.
 
-Nothing of the script is ever run.
+The script is never run.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ MAX_SCRIPT_BYTES = 256 << 10
 MAX_DEPTH = 150
 """Nesting of statements and expressions; Python's own parser fails at a few hundred levels."""
 MAX_STEPS = 1_000_000
-"""Steps of all checks together; without a limit an entangled script would take minutes."""
+"""Steps of all checks together; without a limit, a deeply nested script would take minutes."""
 _MAX_COUNTED_FILES = 10
-"""A script with the modules that it imports gets as many times the steps as there are files, up to this many."""
+"""The limit of steps is multiplied by the number of linked files, up to this factor."""
 _MAX_SHOWN_CHARS = 100
 _TOO_DEEP = f"nested more than {MAX_DEPTH} levels deep; split the statement"
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
@@ -47,16 +47,16 @@ class Part:
     """Consecutive lines of a source that come from one file, or from one cell of a notebook."""
 
     first_line: int = 1
-    """Where they begin in the source, counted from 1."""
+    """First line in the source, counted from 1."""
     file: str = ""
-    """The file that they come from, where that is not the script itself."""
+    """The file that they come from; empty for the script itself."""
     cell: int | None = None
     """Number of the cell among all cells of the notebook, counted from 1."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """A script's text and its syntax tree, and where its lines come from."""
+    """A script's text, its syntax tree, and the origin of its lines."""
 
     name: str
     text: str
@@ -152,7 +152,7 @@ class BindingKind(Enum):
     ITERATED = auto()
     """It takes the elements of the value one after the other."""
     CHANGED = auto()
-    """It keeps its value, to which this one is added."""
+    """It keeps its value, and this one is added to it."""
     PARAMETER = auto()
     OTHER = auto()
     """The tree does not show the value."""

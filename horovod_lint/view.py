@@ -1,4 +1,4 @@
-"""One script, analysed: the input of every check; where it trains (Keras, tape, PyTorch), with which callbacks."""
+"""One analysed script, the input of every check: the places that train (Keras, tape, PyTorch), and callbacks."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Machine:
     environment: Mapping[str, str] = field(default_factory=dict)
     """Environment variables of the job, from the pipeline's ``environment_variables``."""
     words_of_runs: tuple[tuple[str, ...], ...] = ()
-    """What the job passes on the command line, for each run of an option sweep; empty if the job is not known."""
+    """The job's command-line arguments, for each run of an option sweep; empty if the job is not known."""
     registers: bool = False
     """Whether a model is to be registered, which needs a training report."""
     distribution: str = "mpi"

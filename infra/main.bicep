@@ -1,4 +1,4 @@
-// Everything that Landfall needs in a subscription: one resource group, without a shared key. docs/deploy.md says how to
+// Everything that Landfall needs in a subscription: one resource group, without shared keys. docs/deploy.md says how to
 // deploy it, docs/security.md who may do what.
 targetScope = 'subscription'
 
@@ -10,11 +10,11 @@ param environmentName string
 @description('Region of everything. It must offer Flex Consumption and the VM sizes; prices differ by region.')
 param location string
 
-@description('Object id of the person or program that deploys. It gets the roles to publish: docs/security.md.')
+@description('Object id of the person or program that deploys. It gets the roles that publishing needs: docs/security.md.')
 param deployerId string
 
 @allowed(['User', 'ServicePrincipal'])
-@description('What kind of principal deploys.')
+@description('Type of the principal that deploys.')
 param deployerType string = 'User'
 
 @description('Object ids of the people and programs that upload data.')
@@ -24,7 +24,7 @@ param dataOwnerIds array = []
 param clusterSizes string
 
 @allowed(['PT2M', 'PT5M', 'PT15M', 'PT30M'])
-@description('How long a node waits for the next job before it goes. It costs its full price meanwhile.')
+@description('Time that an idle node waits for the next job before it is removed. An idle node costs its full price.')
 param idleTime string = 'PT2M'
 
 @description('Version of the training\'s environment; the hook before the deployment computes it.')
@@ -34,24 +34,24 @@ param environmentVersion string
 param codeVersion string
 
 @allowed(['3.11', '3.12'])
-@description('Python of the function app. Both cost the same.')
+@description('Python version of the function app. Both cost the same.')
 param pythonVersion string = '3.11'
 
 @allowed([2048, 4096])
-@description('Memory of an instance of the function app in MB, which is what it costs by the second.')
+@description('Memory of an instance of the function app in MB. Instances are billed by memory and seconds.')
 param instanceMemoryMB int = 2048
 
 @minValue(40)
 @maxValue(1000)
-@description('Most instances of each function. It bounds what a flood of uploads costs.')
+@description('Maximum number of instances of each function. It limits the cost of many simultaneous uploads.')
 param maximumInstanceCount int = 40
 
 @minValue(0)
 @maxValue(10)
-@description('Instances that always wait. Each costs about 25 USD a month; with 0 the first event waits some seconds.')
+@description('Instances that are always ready. Each costs about 25 USD a month; with 0, the first event waits some seconds.')
 param alwaysReadyInstances int = 0
 
-@description('Settings that pipelines name as webhook. The value of X_Y is the secret X-Y of the vault.')
+@description('Settings that pipelines name as webhook. The value of setting X_Y is the secret X-Y of the vault.')
 param webhooks array = ['LANDFALL_WEBHOOK_PEOPLE']
 
 @allowed(['Premium_LRS', 'Premium_ZRS'])
@@ -74,7 +74,7 @@ param dailyCapGb int = 1
 param alertEmails array = []
 
 @minValue(1)
-@description('Budget of a month in the currency of the subscription. It writes at 50, 80 and 100 %, and stops nothing.')
+@description('Budget of a month in the currency of the subscription. It sends mail at 50, 80 and 100 %, and stops nothing.')
 param monthlyBudget int = 500
 
 @description('First day of the month in which the budget begins; the hook before the first deployment sets it.')

@@ -91,7 +91,7 @@ def azurite_program(
     access_log: Path,
     script: Path = AZURITE_JS,
 ) -> Program:
-    """Return what is started as Azurite. Raises TwinError where it is not installed."""
+    """Return what is started as Azurite. Raises TwinError if it is not installed."""
     node = shutil.which("node")
     if node is None or not script.is_file():
         raise TwinError(f"Azurite is not installed ({script}, run by node): run `make setup`.")

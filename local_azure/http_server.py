@@ -21,7 +21,7 @@ class PortError(Exception):
 
 
 def bind(port: int) -> socket.socket:
-    """Return a socket that holds `port` (0: any free one). Raises PortError where another program has it."""
+    """Return a socket that holds `port` (0: any free one). Raises PortError if another program has it."""
     listening = socket.socket()
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:

@@ -1,6 +1,6 @@
-"""Start processes, wait for what they must do, and stop them with everything below them.
+"""Start processes, wait until they are ready or done, and stop them with all their descendants.
 
-Also what is started as the emulators and the dev host, for the twin and for tests alike.
+It also defines the programs of the emulators and the dev host, for the twin and for tests.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Program:
     """Receives standard error, and standard output unless `stdout` is set. Every start empties it."""
     stdout: Path | None = None
     ready: str = ""
-    """Text of the output line that shows readiness; empty where the program ends by itself."""
+    """Text of the output line that shows readiness; empty if the program ends by itself."""
     patience_s: float = PATIENCE_S
     """Deadline for becoming ready, or for the end of a program that ends by itself."""
     grace_s: float = 5.0
@@ -160,11 +160,11 @@ class Process:
             raise TwinError(f"{self.program.name} has not written {text!r} within {timeout_s:g} s. {seen}") from None
 
     def await_ready(self) -> str:
-        """Return the line that shows that the program is ready. Raises TwinError where it ends or takes too long."""
+        """Return the line that shows that the program is ready. Raises TwinError if it ends or takes too long."""
         return self.await_line(self.program.ready, timeout_s=self.program.patience_s)
 
     def await_end(self, *, timeout_s: float = PATIENCE_S) -> int:
-        """Return the exit status of a process that ends by itself. Raises TwinError where it does not in time."""
+        """Return the exit status of a process that ends by itself. Raises TwinError if it does not in time."""
         try:
             return self.popen.wait(timeout_s)
         except subprocess.TimeoutExpired:
@@ -172,7 +172,7 @@ class Process:
             raise TwinError(f"{self.program.name} has not ended within {timeout_s:g} s. {seen}") from None
 
     def check_running(self) -> None:
-        """Raise TwinError where the process has ended."""
+        """Raise TwinError if the process has ended."""
         status = self.exit_status()
         if status is not None:
             raise TwinError(f"{self.program.name} ended with status {status}. {log_end(self.program.log)}")
@@ -185,7 +185,7 @@ class Process:
             self.popen.send_signal(signal.SIGTERM)
 
     def await_stopped(self) -> int:
-        """Return the exit status when nothing is left. Raises TwinError where it had to be killed."""
+        """Return the exit status when nothing is left. Raises TwinError if it had to be killed."""
         try:
             return self.await_end()
         except TwinError:
@@ -207,7 +207,7 @@ class Process:
 
 
 def run(program: Program, *, label: str = "") -> None:
-    """Run a program that ends by itself, to its end. Raises TwinError where it fails."""
+    """Run a program that ends by itself, to its end. Raises TwinError if it fails."""
     process = Process(program, label=label)
     try:
         status = process.await_end(timeout_s=program.patience_s)

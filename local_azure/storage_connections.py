@@ -13,8 +13,10 @@ if TYPE_CHECKING:
     from azure.storage.queue.aio import QueueServiceClient
 
 DEVELOPMENT_STORAGE = connection_string(HOST_ACCOUNT, HOST_ACCOUNT_KEY, DEFAULT_PORTS)
-"""What ``UseDevelopmentStorage=true`` stands for: Azurite's published key and default ports. The Python SDK
-does not know the short form: https://learn.microsoft.com/azure/storage/common/storage-use-azurite."""
+"""What ``UseDevelopmentStorage=true`` stands for: Azurite's published key and default ports.
+
+The Python SDK does not know the short form: https://learn.microsoft.com/azure/storage/common/storage-use-azurite.
+"""
 
 ATTEMPT_TIMEOUT_S = 10
 """Time-out of connecting and of each read: an emulator on loopback answers sooner."""
@@ -71,7 +73,7 @@ def storage_connection(name: str, settings: Mapping[str, str]) -> StorageConnect
     """Return the connection called `name` in `settings`: a connection string in ``name``, or ``name__…Uri``.
 
     Like the Functions host it also accepts the name with ``AzureWebJobs`` before it.
-    Raises StorageConnectionError where there is neither.
+    Raises StorageConnectionError if there is neither.
     """
     for candidate in (name, f"AzureWebJobs{name}"):
         found = _from_settings(candidate, settings)

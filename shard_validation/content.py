@@ -1,6 +1,6 @@
-"""The content of a shard: where its bytes come from, how they are read ahead, and what the first of them say.
+"""The content of a shard: the source of its bytes, reading ahead, and recognition by the first bytes.
 
-Content decides what a file is, and its name must not contradict it.
+The content decides what a file is; its name must not contradict the content.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _NUM_SLOTS = 2
 _NUM_REFILLED_SLOTS = 3
 """Checking small records rarely releases the interpreter lock; a third slot is filled when it does."""
 _Slot = Callable[[int, int], Chunk]
-"""Reads at an offset a number of bytes. Reading takes a free slot, so there are never more chunks than slots."""
+"""Reads a number of bytes at an offset. Each read needs a free slot, so there are never more chunks than slots."""
 
 MAX_HELD_BYTES = 1 << 20
-"""Reading so much takes hardly longer than the round trip of a request."""
+"""Reading this many bytes takes hardly longer than the round trip of a request."""
 HEAD_BYTES = 512
 """Bytes at the start of a file that decide what it is; a text may begin with blanks."""
 JPEG_MAGIC = b"\xff\xd8\xff"
@@ -114,7 +114,7 @@ class SourceError(LandfallError):
     code: ClassVar[ReasonCode] = ReasonCode.SOURCE_UNAVAILABLE
 
     def reason(self, shard: str) -> Reason:
-        """Return the error as a reason, to list it beside verdicts."""
+        """Return the error as a reason, to list it together with verdicts."""
         return Reason(code=self.code, shard=shard, message=str(self))
 
 
@@ -137,7 +137,7 @@ class SourceForbiddenError(SourceError):
 
 
 class SourceUnavailableError(SourceError):
-    """The storage did not answer, or not completely; trying again may help."""
+    """The storage did not answer, or answered incompletely; retrying may help."""
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,7 @@ class LocalFileSource:
         self.size_bytes = self._identity[0]
 
     def read(self, offset: int, length: int) -> bytes:
-        """Return exactly ``length`` bytes. Raises SourceChangedError where the file has changed."""
+        """Return exactly ``length`` bytes. Raises SourceChangedError if the file has changed."""
         try:
             content = os.pread(self._file, length, offset)
         except OSError as error:
@@ -188,7 +188,7 @@ class LocalFileSource:
         return content
 
     def read_into(self, offset: int, memory: memoryview) -> None:
-        """Fill the memory. Raises SourceChangedError where the file has changed."""
+        """Fill the memory. Raises SourceChangedError if the file has changed."""
         try:
             num_read = os.preadv(self._file, [memory], offset)
         except OSError as error:
@@ -200,7 +200,7 @@ class LocalFileSource:
         return self._file
 
     def check_unchanged(self) -> None:
-        """Raise SourceChangedError where the file has changed."""
+        """Raise SourceChangedError if the file has changed."""
         if self._identify() != self._identity:
             raise SourceChangedError(f"{self._path}: the file changed while it was read; validate it again")
 
@@ -326,10 +326,10 @@ def _refilled(source: RefillingSource, memory: memoryview) -> _Slot:
 
 @dataclass(frozen=True, kw_only=True)
 class Content:
-    """What the first bytes of a file say."""
+    """The kind of content that the first bytes of a file show."""
 
     data_format: DataFormat | None
-    """None where the file is not a shard."""
+    """None if the file is not a shard."""
     compression: Compression = ""
     seen: str = ""
     """A description for messages."""
@@ -373,7 +373,7 @@ def name_fault(name: str, content: Content) -> Fault | None:
 
 
 def check_name(name: str, read: Callable[[str], ShardName] = parse_shard_name) -> Reason | None:
-    """Return why a file name (without folders) is not a shard name, or None where it is one.
+    """Return why a file name (without folders) is not a shard name, or None if it is one.
 
     ``read`` reads names of another layout, which may have folders.
     """

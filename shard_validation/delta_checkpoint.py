@@ -1,4 +1,4 @@
-"""Checkpoints of a Delta table: Parquet files that hold what the log had led to when they were written.
+"""Checkpoints of a Delta table: Parquet files with the state of the table when they were written.
 
 Source of the format: delta-io/delta, PROTOCOL.md. They are decoded as shards are, in a process with bounded memory.
 """
@@ -16,7 +16,7 @@ from shard_validation.parquet.decoder import DecoderLostError, give_back, take_d
 from shared.safe_text import shown
 
 MAX_ROWS = 10 * MAX_FILES
-"""Rows of one file; beside the table's files it lists those that were removed some days ago."""
+"""Rows of one file; besides the table's files, it lists those that were removed recently."""
 MAX_SECONDS = 300.0
 COLUMNS = (
     "add.path",
@@ -34,7 +34,7 @@ COLUMNS = (
 def read_actions(name: str, content: bytes) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the number of each row and its action, as a commit would state it. Raises FileListError.
 
-    A decoder that is lost is not asked again: the next event, or the sweep, reads the checkpoint once more.
+    If the decoder is lost, the checkpoint is not read again here: the next event, or the sweep, does so.
     """
     source, latest, num_rows = HeldSource(name=name, content=content), time.monotonic() + MAX_SECONDS, 0
 

@@ -1,8 +1,8 @@
 """The log of a Delta table: which files each of its versions has, with their sizes and numbers of records.
 
-Writers delete old commits after a while; such a log is read from a checkpoint on, which is the state of a version.
-Source of the format: delta-io/delta, PROTOCOL.md. The log is read here rather than by the package `deltalake`: it is
-written by others, and has to be bounded before any of it is in memory. Tests compare the two.
+Writers delete old commits after a while; such a log is read from a checkpoint, which has the state of a version.
+Source of the format: delta-io/delta, PROTOCOL.md. The log is read here, not with the package `deltalake`, because
+untrusted content must be bounded before it is loaded into memory. Tests compare the two.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ MAX_LOG_BYTES = 64 << 20
 MAX_COMMITS = 1000
 """Commits that are read; `deltalake` and Spark write a checkpoint after at most 100."""
 MAX_WAITING = 100
-"""Versions that count: older ones, with which nothing was done yet, are passed over."""
+"""Newest versions that are considered; older ones that were not processed yet are skipped."""
 _COMMIT = re.compile(rf"{LOG_FOLDER}/(\d{{20}})\.json")
 _CHECKPOINT = re.compile(rf"{LOG_FOLDER}/(\d{{20}})\.checkpoint(?:\.(\d{{10}})\.(\d{{10}}))?\.parquet")
 _READER_VERSION = 3
 _HARMLESS = frozenset({"columnMapping", "deletionVectors", "timestampNtz", "vacuumProtocolCheck"})
-"""Reader features that tables may list. The first two are refused where they are in use."""
+"""Reader features that tables may list. The first two are refused if the table uses them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,9 +48,9 @@ class Commit:
     added: Mapping[str, StatedFile] = field(default_factory=dict)
     removed: frozenset[str] = frozenset()
     changes_data: bool = False
-    """Whether it changes the records; others, such as OPTIMIZE, only arrange them in other files."""
+    """Whether it changes the records; others, such as OPTIMIZE, only move them to other files."""
     problems: Mapping[str, str | None] = field(default_factory=dict)
-    """Path or action → why files cannot be read as they are from here on; None: they can."""
+    """Path or action → why files cannot be read as they are from this commit on; None if they can."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +59,7 @@ class TableVersion(FileList):
 
     version: int
     changes_data: bool
-    """Whether its records may differ from those of the version that was asked about."""
+    """Whether its records may differ from those of the version that it was compared with."""
     is_newest: bool = False
     """Whether the log has no later one."""
     problems: Sequence[str] = ()
@@ -71,16 +71,17 @@ class TableLog:
     """The log of a table, as far as it was read."""
 
     commits: Sequence[Commit]
-    """In their order without a gap. What the first one adds is all that the table has then."""
+    """In order and without a gap. The first one adds all files that the table has at that time."""
     problem: str | None = None
-    """Why later commits cannot be read; None where there are none."""
+    """Why later commits cannot be read; None if there are none."""
 
     def next_after(
         self, version: int | None, is_passed_over: Callable[[TableVersion, Mapping[str, StatedFile]], bool]
     ) -> TableVersion:
-        """Return the first table version after one whose files differ from its files; where none does, the newest.
+        """Return the first table version after one whose files differ from that one's, otherwise the newest.
 
-        ``is_passed_over`` is asked about those that are not the newest, with the files of the newest one.
+        ``is_passed_over`` decides whether to skip a version that is not the newest; it also gets the newest one's
+        files.
         """
         newest = self.newest()
         since = max(-1 if version is None else version, newest.version - MAX_WAITING)
@@ -104,12 +105,12 @@ class TableLog:
         return replace(deque(self._states(), maxlen=1)[0], is_newest=True)
 
     def at(self, version: int) -> TableVersion | None:
-        """Return one version; None where the log does not have it."""
+        """Return one version; None if the log does not have it."""
         state = next((state for state in self._states() if state.version == version), None)
         return None if state is None else replace(state, is_newest=version == self.commits[-1].version)
 
     def _states(self) -> Iterator[TableVersion]:
-        """Yield each version; its files are those of the next one as soon as that is asked for."""
+        """Yield each version. Its files are valid only until the next version is requested."""
         files, problems = dict[str, StatedFile](), dict[str, str | None]()
         for commit in self.commits:
             for name in commit.removed:
@@ -140,8 +141,8 @@ def is_of_log(path: str) -> bool:
 def read_log(sizes: Mapping[str, int], read: Callable[[str], bytes]) -> TableLog | None:
     """Read the log of a table. ``sizes`` are those of its files by path within the table, which ``read`` reads.
 
-    It is read from its first commit on; where that is gone or lies too far back, from a checkpoint. Returns None
-    where there is neither. Raises FileListError.
+    It is read from its first commit; if that is gone or too many commits back, from a checkpoint. Returns None if
+    there is neither. Raises FileListError.
     """
     commits = {int(found[1]): path for path in sizes if (found := _COMMIT.fullmatch(path))}
     checkpoints, missing = _checkpoints(sizes)
@@ -155,7 +156,7 @@ def read_log(sizes: Mapping[str, int], read: Callable[[str], bytes]) -> TableLog
     if start not in commits or start > 0:
         first = [_read_checkpoint(start, checkpoints[start], commits, read)]
     later = [_read_commit(v, commits[v], read(commits[v])) for v in range(start + len(first), end + 1)]
-    problem = f"{_path(end + 1)} is not there, and later ones are" if end < max(commits, default=end) else None
+    problem = f"{_path(end + 1)} is missing, but later commits exist" if end < max(commits, default=end) else None
     return TableLog(commits=[*first, *later], problem=problem)
 
 
@@ -177,8 +178,8 @@ def _checkpoints(paths: Iterable[str]) -> tuple[dict[int, list[str]], str | None
 
 def _absence_of_start(missing_part: str | None) -> str:
     if missing_part is not None:
-        return f"{missing_part}, a part of the table's checkpoint, is not there; upload it"
-    return f"{_path(0)}, the first commit of the table, is not there; upload it, or a checkpoint (of version 1)"
+        return f"{missing_part}, a part of the table's checkpoint, is missing; upload it"
+    return f"{_path(0)}, the first commit of the table, is missing; upload it, or a checkpoint (of version 1)"
 
 
 def _bounds(
@@ -187,9 +188,9 @@ def _bounds(
     checkpoints: Mapping[int, Sequence[str]],
     sizes: Mapping[str, int],
 ) -> tuple[int, int]:
-    """Return the first version from which commits without a gap lead as far as from any, and how far that is.
+    """Return the start from which commits without a gap reach furthest, and the version that they reach.
 
-    Raises FileListError where there is too much to read from each of them.
+    Raises FileListError if there is too much to read from every starting point.
     """
     ends = dict[int, int]()
     for version in sorted(commits, reverse=True):
@@ -235,7 +236,7 @@ def _take(actions: _Actions, action: Mapping[str, Any] | bytes, place: str) -> N
     except FileListError:
         raise
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        refuse(actions.name, place, f"it is no action of a Delta table: {shown(repr(error)[:200])}")
+        refuse(actions.name, place, f"it is not an action of a Delta table: {shown(repr(error)[:200])}")
 
 
 def _read_checkpoint(
@@ -250,15 +251,15 @@ def _read_checkpoint(
             if len(actions.added) > MAX_FILES:
                 raise FileListError(f"{path}: more than {MAX_FILES:,} files")
     if "protocol" not in actions.problems:
-        raise FileListError(f"{actions.name}: it states no protocol, so it is no whole checkpoint; write it again")
-    # Its own commit, where it was kept, tells whether the records were changed then.
+        raise FileListError(f"{actions.name}: it states no protocol, so the checkpoint is incomplete; write it again")
+    # Its own commit, if it was kept, says whether the records were changed then.
     own = _read_commit(version, commits[version], read(commits[version])) if version in commits else None
     return replace(actions.commit(), changes_data=own is None or own.changes_data)
 
 
 @dataclass(kw_only=True)
 class _Actions:
-    """The actions of one commit that say which files there are."""
+    """The actions of one commit that add or remove files."""
 
     version: int
     name: str
@@ -310,7 +311,7 @@ class _Actions:
 
 
 _DELETION_VECTOR = (
-    "has a deletion vector, which a training cannot follow; rewrite the file by REORG TABLE … APPLY (PURGE)"
+    "has a deletion vector, which trainings do not support; rewrite the file with REORG TABLE … APPLY (PURGE)"
 )
 
 
@@ -325,10 +326,11 @@ def _num_records(stats: Any) -> object:
 def _problem_of_protocol(protocol: Mapping[str, Any]) -> str | None:
     version = protocol["minReaderVersion"]
     if version > _READER_VERSION:
-        return f"the table needs readers of version {version:d}; up to {_READER_VERSION} is known"
+        return f"the table needs readers of version {version:d}; versions up to {_READER_VERSION} are supported"
     if unknown := sorted(set(protocol.get("readerFeatures") or ()) - _HARMLESS):
         return (
-            f"the table needs the reader feature {shown(str(unknown[0])[:80])}, which is not known; write it without"
+            f"the table needs the reader feature {shown(str(unknown[0])[:80])}, which is not supported; write the "
+            f"table without it"
         )
     return None
 
@@ -337,7 +339,7 @@ def _problem_of_metadata(metadata: Mapping[str, Any]) -> str | None:
     mode = (metadata.get("configuration") or {}).get("delta.columnMapping.mode", "none")
     if mode != "none":
         return (
-            f"the table has a column mapping ({shown(str(mode)[:20])}), by which columns have other names in its "
-            "files; write it as a new table without one"
+            f"the table has a column mapping ({shown(str(mode)[:20])}), so columns have other names in its files; "
+            f"write it as a new table without a mapping"
         )
     return None

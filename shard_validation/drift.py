@@ -27,7 +27,7 @@ class DriftMeasure:
     split: str
     value: float
     threshold: float
-    """The pipeline's threshold plus what chance explains."""
+    """The pipeline's threshold plus the difference that chance explains."""
     message: str
 
     @property

@@ -1,8 +1,8 @@
 """Check records against the features of a pipeline: a whole example, or the values of one feature.
 
 Checks are compiled once per shard and called for every record. TFRecord examples and Parquet rows use the same checks
-of values. The values of an example are read in one of three ways, the cheapest first: in place, by the layout of an
-example that was parsed before; by walking through a large payload (both in `examples.layout`); by the protobuf
+of values. The values of an example are read in one of three ways, the cheapest first: in place, using the layout of
+an example that was parsed before; by walking through a large payload (both in `examples.layout`); by the protobuf
 runtime.
 """
 
@@ -141,14 +141,14 @@ def _not_protobuf(error: Exception) -> Fault:
 
 
 def _unknown(example: Any, size_bytes: int, max_bytes: int) -> Fault | None:
-    """Compare the size with that of the example's own fields: finds what the parser kept as unknown or dropped."""
+    """Compare the size with that of the example's own fields, to find fields that the parser does not know."""
     example.DiscardUnknownFields()
     unknown = size_bytes - example.ByteSize()
     if unknown <= max_bytes:
         return None
     return Fault(
         code=ReasonCode.EXAMPLE_UNKNOWN_FIELDS,
-        expected=f"at most {max_bytes} bytes beside the example's own fields (limits.max_unknown_bytes)",
+        expected=f"at most {max_bytes} bytes besides the example's own fields (limits.max_unknown_bytes)",
         seen=f"{unknown} of {size_bytes} bytes",
     )
 
@@ -165,7 +165,7 @@ def compile_values_check(
 
 
 def missing(spec: FeatureSpec, present: Iterable[str] = ()) -> Fault:
-    """Return the fault of a required feature without a value; ``present`` are the names that there are instead."""
+    """Return the fault of a required feature without a value; ``present`` are the names that the example has."""
     names = sorted(present)
     more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
     listed = ", ".join(name[:MAX_NAME_CHARS] for name in names[:MAX_NAMED])
@@ -224,7 +224,7 @@ def _compile_numbers(spec: FeatureSpec, statistics: FeatureStatistics) -> Values
 
 
 def fits_shape(num_values: int, shape: tuple[int | None, ...]) -> bool:
-    """Whether so many values fill a shape, in which None stands for any size."""
+    """Whether this number of values fills a shape, in which None stands for any size."""
     known = math.prod(d for d in shape if d is not None)
     if None not in shape:
         return num_values == known
@@ -341,7 +341,7 @@ def _compile_raw(spec: FeatureSpec, statistics: FeatureStatistics) -> BytesCheck
 
 
 def raw_sizes(spec: FeatureSpec) -> tuple[Callable[[int], bool], str]:
-    """Return a check whether so many bytes are a tensor of the feature's type and shape, and words for it."""
+    """Return a check whether a number of bytes is a tensor of the feature's type and shape, and its description."""
     known = math.prod(d for d in spec.shape if d is not None) * struct.calcsize(ITEM_FORMATS[spec.dtype or "uint8"])
     words = f"{known} bytes ({spec.dtype} {list(spec.shape)})"
     if spec.shape and None not in spec.shape:

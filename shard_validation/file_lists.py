@@ -1,8 +1,8 @@
-"""Lists of a version's files that come with the data: names and, where stated, sizes, checksums and counts.
+"""Lists of a version's files that come with the data: names and, if stated, sizes, checksums and counts.
 
 ``SHA256SUMS`` and ``MD5SUMS`` as coreutils write them, CSV files, ``dataset.json`` of ``landfall pack``,
-``dataset_info.json`` of TensorFlow Datasets, and the lists of the Hugging Face Hub. A list is written by others and
-may say anything, so its size and the number of its names are bounded, and every error names its line.
+``dataset_info.json`` of TensorFlow Datasets, and the lists of the Hugging Face Hub. A list is untrusted, so its size
+and the number of its names are limited, and every error names its line.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class StatedFile:
     def difference(
         self, *, size_bytes: int, num_records: int, checksums: Mapping[str, str]
     ) -> tuple[str, str] | None:
-        """Return what is stated and what was found, in words, where they differ; None where all of it holds."""
+        """Return the stated and the found value in words, if they differ; None if everything agrees."""
         if self.size_bytes not in (None, size_bytes):
             return f"{self.size_bytes} bytes", f"{size_bytes} bytes"
         for algorithm, stated in self.checksums.items():
@@ -82,13 +82,13 @@ class FileList:
     source: str
     """Name of the list."""
     files: Mapping[str, StatedFile]
-    """Path within the version → what is stated of it."""
+    """Path within the version → what the list states of the file."""
     totals: Mapping[str, int] = field(default_factory=dict)
-    """Split → its number of records, where it is stated for the split as a whole."""
+    """Split → its number of records, if it is stated for the split as a whole."""
     sizes: Mapping[str, int] = field(default_factory=dict)
-    """Split → bytes of its records, where they are stated for the split as a whole."""
+    """Split → bytes of its records, if they are stated for the split as a whole."""
     find: Callable[[Iterable[str]], Iterable[StatedFile]] | None = None
-    """Finds files that the list does not name, among those that are there; None where it names all."""
+    """Finds files that the list does not name among the uploaded ones; None if the list names all files."""
 
     def among(self, names: Iterable[str]) -> Mapping[str, StatedFile]:
         """Return the files of the version, those that are found among these names too. Raises FileListError."""
@@ -96,27 +96,27 @@ class FileList:
         return {**{file.name: file for file in found}, **self.files}
 
     def wrong_total(self, split: str, num_records: int, sizes: Sequence[int] = ()) -> str | None:
-        """Return why a split whose files have so many records together is not as stated; None where it is.
+        """Return why a split with this total number of records is not as stated; None if it is as stated.
 
-        ``sizes`` are the bytes that may be stated: of the records, and of the files; empty where they are unknown.
+        ``sizes`` are the bytes that may be stated: of the records, and of the files; empty if they are unknown.
         """
         stated, size = self.totals.get(split), self.sizes.get(split)
         if stated is None and self.find is not None:
             return f"it states no number of records of split {split}; write its num_examples into dataset_info"
         if stated is not None and stated != num_records:
-            return f"split {split}: expected {stated} records (num_examples), got {num_records} in its files; {_MEND}"
+            return f"split {split}: expected {stated} records (num_examples), got {num_records} in its files; {_FIX}"
         if size is not None and sizes and size not in sizes:
-            return f"split {split}: expected {size} bytes of records (numBytes), got {sizes[0]} in its files; {_MEND}"
+            return f"split {split}: expected {size} bytes of records (numBytes), got {sizes[0]} in its files; {_FIX}"
         return None
 
 
-_MEND = "upload the files that differ or are missing, delete those that are superfluous, or correct the number"
+_FIX = "upload the files that differ or are missing, delete those that do not belong to it, or correct the number"
 
 
 def reason_against(
     stated: FileList, name: str, *, size_bytes: int, num_records: int, checksums: Mapping[str, str]
 ) -> Reason | None:
-    """Return why a file is not as a list states; None where it is, or is not listed."""
+    """Return why a file differs from its list; None if it agrees, or is not listed."""
     file = stated.files.get(name)
     if file is None:
         return None
@@ -129,12 +129,12 @@ def reason_against(
         shard=name,
         expected=expected,
         seen=seen,
-        message=f"{shown(name)}: expected {expected}, got {seen}; upload the file again, or a list that agrees",
+        message=f"{shown(name)}: expected {expected}, got {seen}; upload the file again, or a corrected list",
     )
 
 
 def list_checksums(name: str) -> tuple[str, ...]:
-    """Return the checksums to take for a list of this name. Raises FileListError where the name says no format."""
+    """Return the checksums to take for a list of this name. Raises FileListError if the name implies no format."""
     return _format(name)[1]
 
 
@@ -144,7 +144,7 @@ def states_splits(name: str) -> bool:
 
 
 def read_file_list(name: str, content: bytes) -> FileList:
-    """Read a list; its name says how. Raises FileListError."""
+    """Read a list in the format that its name implies. Raises FileListError."""
     from shard_validation.hub_lists import HubList, read_hub_list
 
     read, _ = _format(name)
@@ -171,7 +171,7 @@ _Read = Callable[[str, bytes], Iterator[StatedFile]]
 
 
 def _format(name: str) -> tuple[_Read | None, tuple[str, ...]]:
-    """Return how to read a list, and its checksums; None for those of the Hub, which say more than files."""
+    """Return how to read a list, and its checksums; None for those of the Hub, which state more than files."""
     if name in _JSON_FORMATS:
         return _read_json, ()
     if name in HUB_FILES:
@@ -183,11 +183,11 @@ def _format(name: str) -> tuple[_Read | None, tuple[str, ...]]:
         if algorithm in lower:
             return _read_sums, (algorithm,)
     known = ", ".join(("SHA256SUMS", "MD5SUMS", *_JSON_FORMATS, *HUB_FILES))
-    raise FileListError(f"{name}: how to read it is not known; name it {known}, or with the ending .csv")
+    raise FileListError(f"{name}: its name implies no known format; name it {known}, or give it the suffix .csv")
 
 
 def problem_of_name(name: str) -> str | None:
-    """Return why a file's path is none that a list may name; None where it may."""
+    """Return why a list may not name a path; None if it may."""
     parts = name.split("/")
     if not name.isprintable() or "\\" in name:
         return "a path has printable characters, and / instead of a backslash between folders"
@@ -235,7 +235,7 @@ def _read_sums(name: str, content: bytes) -> Iterator[StatedFile]:
 def _unescaped(name: str, line: int, text: str) -> str:
     def replaced(match: re.Match[str]) -> str:
         if match[0] not in _ESCAPES:
-            refuse(name, line, f"{shown(match[0])} is no escape of coreutils")
+            refuse(name, line, f"{shown(match[0])} is not an escape sequence of coreutils")
         return _ESCAPES[match[0]]
 
     return re.sub(r"\\.?", replaced, text, flags=re.DOTALL)
@@ -257,7 +257,7 @@ def _read_csv(name: str, content: bytes) -> Iterator[StatedFile]:
         for row in rows:
             yield _row(name, numbers[-1], columns, row)
     except csv.Error as error:
-        refuse(name, numbers[-1], f"it is no CSV: {error}")
+        refuse(name, numbers[-1], f"it is not a CSV file: {error}")
 
 
 def _check_columns(name: str, columns: Iterable[str]) -> None:
@@ -311,7 +311,7 @@ def _read_json(name: str, content: bytes) -> Iterator[StatedFile]:
         raise
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         problem = shown(repr(error)[:200])
-        raise FileListError(f"{name}: no list of files can be read from it: {problem}") from error
+        raise FileListError(f"{name}: it cannot be read as a list of files: {problem}") from error
 
 
 def _landfall_files(name: str, members: Mapping[str, Any]) -> Iterator[StatedFile]:
@@ -331,7 +331,7 @@ def _landfall_files(name: str, members: Mapping[str, Any]) -> Iterator[StatedFil
 
 
 def _tfds_files(name: str, members: Mapping[str, Any]) -> Iterator[StatedFile]:
-    """Yield the shards of ``dataset_info.json``: a template says their names."""
+    """Yield the shards of ``dataset_info.json``: a template states their names."""
     for split in members["splits"]:
         lengths, of_split = split.get("shardLengths", []), str(split["name"])
         digits = max(TFDS_DIGITS, len(str(len(lengths))))
@@ -353,8 +353,8 @@ def _tfds_files(name: str, members: Mapping[str, Any]) -> Iterator[StatedFile]:
 def _tfds_sizes(content: bytes) -> dict[str, int]:
     """Return the bytes of each split's records that ``dataset_info.json`` states, of TFRecord files.
 
-    They are those before framing and compression, or those of the files, where a pipeline of Beam wrote them without
-    shuffling. 0 stands for a number that is not known.
+    They are those before framing and compression, or those of the files, if a Beam pipeline wrote them without
+    shuffling. 0 stands for an unknown number.
     """
     members, sizes = json.loads(content), dict[str, int]()
     for split in members["splits"] if members.get("fileFormat", "tfrecord") == "tfrecord" else ():
@@ -369,7 +369,7 @@ def _filled(template: str, values: Mapping[str, str]) -> str:
 
 
 def whole_number(name: str, place: str, member: str, value: object) -> int | None:
-    """Return a number of a list, also where it is written as a string. Raises FileListError."""
+    """Return a number of a list, also if it is written as a string. Raises FileListError."""
     if isinstance(value, (bool, float)):
         refuse(name, place, f"{member}: {value!r} is not a whole number from 0")
     return None if value is None else _number(name, place, member, str(value))

@@ -1,8 +1,8 @@
 """Lists of a data set as the Hugging Face Hub has them: the metadata of README.md, and dataset_infos.json.
 
-They state how many records each split has. Its files are named, found by patterns (``data_files``), or found by the
-Hub's conventions (``datasets/data_files.py``), among those that are there. Nothing is compared with ``num_bytes`` and
-``download_size``: they are sizes of the data in other forms.
+They state the number of records of each split. The files of a split are named, or found among the uploaded ones by
+patterns (``data_files``) or by the Hub's conventions (``datasets/data_files.py``). ``num_bytes`` and
+``download_size`` are not compared: they are sizes of the data in other forms.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _SHARDED = re.compile(r"data/(?P<split>[^/]+)-[0-9]{5}-of-[0-9]{5}[^/]*\.[^/]*")
 _SPLIT = re.compile(r"[\w.]{1,64}")
 _SEPARATORS = re.compile(r"[-._ 0-9]")
 _DEFAULT = "default"
-_TO_MEND = "write them with `datasets` (push_to_hub), or use data.layout: marker"
+_FIX = "write them with `datasets` (push_to_hub), or use data.layout: marker"
 
 
 class BoundedNodes:
@@ -86,9 +86,9 @@ def read_hub_list(name: str, content: bytes) -> HubList:
     except FileListError:
         raise
     except yaml.YAMLError as error:
-        _refuse(name, f"its metadata are no YAML that can be read: {shown(' '.join(str(error).split())[:200])}")
+        _refuse(name, f"its metadata cannot be read as YAML: {shown(' '.join(str(error).split())[:200])}")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        _refuse(name, f"no splits can be read from it: {shown(repr(error)[:200])}")
+        _refuse(name, f"its splits cannot be read: {shown(repr(error)[:200])}")
 
 
 def _refuse(name: str, problem: str) -> NoReturn:
@@ -99,10 +99,10 @@ def _metadata(name: str, content: bytes) -> bytes:
     """Return the YAML between the first line and the next one that are ``---``."""
     first, _, rest = content.removeprefix(b"\xef\xbb\xbf").partition(b"\n")
     if first.rstrip() != _FENCE:
-        _refuse(name, f"it has no metadata: line 1 must be ---, then dataset_info and configs; {_TO_MEND}")
+        _refuse(name, f"it has no metadata: line 1 must be ---, then dataset_info and configs; {_FIX}")
     end = re.search(rb"^---[ \t\r]*$", rest[: MAX_METADATA_BYTES + 1], re.MULTILINE)
     if end is None:
-        _refuse(name, f"its metadata have no end (a line ---) within {MAX_METADATA_BYTES >> 10} KiB")
+        _refuse(name, f"its metadata has no end (a line ---) within {MAX_METADATA_BYTES >> 10} KiB")
     return rest[: end.start()]
 
 
@@ -113,13 +113,13 @@ def _chosen(name: str, metadata: Mapping[str, Any]) -> tuple[Mapping[str, Any], 
     infos = {of.get("config_name", _DEFAULT): of for of in ([listed] if isinstance(listed, dict) else listed)}
     names = list(configs or infos)
     if not names:
-        _refuse(name, f"it has neither dataset_info nor configs; {_TO_MEND}")
+        _refuse(name, f"it has neither dataset_info nor configs; {_FIX}")
     marked = [
         each for each in names if each == _DEFAULT or str(configs.get(each, {}).get("default")).lower() == "true"
     ]
     if len(names) > 1 and len(marked) != 1:
         some = shown(", ".join(map(str, names))[:200])
-        _refuse(name, f"it has the configs {some}, and a version is one of them: mark one with default: true")
+        _refuse(name, f"it has the configs {some}, but a version has only one: mark it with default: true")
     chosen = names[0] if len(names) == 1 else marked[0]
     is_paired = len(configs) == len(infos) == 1  # people write their names differently
     return configs.get(chosen, {}), next(iter(infos.values())) if is_paired else infos.get(chosen, {})
@@ -138,7 +138,7 @@ def _read(name: str, config: Mapping[str, Any], info: Mapping[str, Any]) -> HubL
         split = _checked_split(name, of)
         place, path = f"data_files of split {split}", base + stated.removeprefix("./")
         if "://" in path:
-            _refuse(name, f"{place}: {shown(path[:200])} lies elsewhere; list files of the version's folder")
+            _refuse(name, f"{place}: {shown(path[:200])} is outside the version's folder; list files in that folder")
         if _WILDCARDS.search(path) is None:
             files.append(StatedFile(name=path, place=place, split=split))
         else:
@@ -147,7 +147,7 @@ def _read(name: str, config: Mapping[str, Any], info: Mapping[str, Any]) -> HubL
         _refuse(name, f"data_files has more than {MAX_PATTERNS} patterns; write fewer, such as data/train-*")
     is_found = bool(patterns) or not files
     if is_found and not totals:
-        _refuse(name, f"it states no num_examples of a split, so nothing says when all files are there; {_TO_MEND}")
+        _refuse(name, f"it states no num_examples for a split, so it is unknown when all files are uploaded; {_FIX}")
     find = _Finder(source=name, patterns=patterns, base=base).find if is_found else None
     return HubList(files=files, totals=totals, find=find)
 
@@ -215,7 +215,7 @@ class _Finder:
     """Folder of all files, with a slash, or nothing."""
 
     def find(self, names: Iterable[str]) -> Iterator[StatedFile]:
-        """Yield the files that are found among these. Raises FileListError for one of two splits."""
+        """Yield the files that are found among these. Raises FileListError for a file that matches two splits."""
         found = self._by_patterns(names) if self.patterns else self._by_conventions(names)
         for name, split, place in found:
             yield StatedFile(name=name, place=place, split=split)

@@ -1,4 +1,4 @@
-"""Image bytes: header and dimensions read without decoding, data decoded where the pipeline asks for it.
+"""Image bytes: read header and dimensions without decoding; decode the data if the pipeline asks for it.
 
 Sources: ITU-T T.81 annex B (JPEG markers); W3C PNG, sections 5.2 and 11.2 (signature, IHDR, IEND).
 """
@@ -31,8 +31,10 @@ _FRAME_MARKERS = frozenset(range(0xFFC0, 0xFFD0)) - {0xFFC4, 0xFFC8, 0xFFCC}
 _BARE_MARKERS = frozenset({0xFF01, *range(0xFFD0, 0xFFD8)})
 _PROGRESSIVE = frozenset({0xFFC2, 0xFFC6, 0xFFCA, 0xFFCE})
 _DAMAGED = ("premature end", "bad Huffman code", "bad progression")
-"""Warnings of libjpeg that mean missing or wrong pixels. Others, such as extraneous bytes before a marker, do not:
-cameras write them."""
+"""Warnings of libjpeg that mean missing or wrong pixels.
+
+Others, such as extraneous bytes before a marker, do not: cameras write them.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +184,7 @@ def _has_end(content: Bytes, end: bytes, position: int) -> bool:
 
 
 def decode_image(content: bytes, header: ImageHeader) -> Fault | None:
-    """Decode an image whose header was read; return what is wrong with its data.
+    """Decode an image whose header was read; return the fault in its data, or None.
 
     The caller has bounded ``header.decoded_bytes``. A JPEG is decoded at an eighth of its size: that reads all of its
     entropy-coded data, where faults show, and keeps a 64th of the pixels. simplejpeg comes first, because it reports

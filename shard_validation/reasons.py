@@ -118,7 +118,7 @@ MEANINGS: Mapping[ReasonCode, str] = {
     _C.COMPRESSION_CORRUPT: "The GZIP or ZLIB stream cannot be inflated, or its checksum is wrong.",
     _C.COMPRESSION_BOMB: "The stream inflates to more than the limits allow.",
     _C.EXAMPLE_NOT_PROTOBUF: "A payload is not a serialized `tf.train.Example`.",
-    _C.EXAMPLE_TOO_LARGE: "A payload is larger than `max_example_bytes`, the most that is held for parsing.",
+    _C.EXAMPLE_TOO_LARGE: "A payload is larger than `max_example_bytes`, the limit for parsing.",
     _C.EXAMPLE_TOO_COMPLEX: "A parsed payload would take more memory than `max_parsed_bytes`.",
     _C.EXAMPLE_UNKNOWN_FIELDS: "A payload has more than `max_unknown_bytes` of fields that an example does not have.",
     _C.FEATURE_MISSING: "A required feature or column is missing or has no value.",
@@ -168,7 +168,7 @@ class Reason:
     message: str
     """One sentence for a person, complete without the other fields."""
     record_index: int | None = None
-    """Counts from 0 (Parquet: row); None where the fault belongs to no record."""
+    """Counts from 0 (Parquet: row); None if the fault belongs to no record."""
     byte_offset: int | None = None
     """Where the record begins in the file; in a compressed shard, where it begins in the inflated content."""
     feature: str | None = None
@@ -234,7 +234,7 @@ class Fault:
 
 
 class FaultError(ValueError):
-    """Reading cannot go on in an image, a compressed stream or a Parquet file; `fault` says why."""
+    """Reading an image, a compressed stream or a Parquet file cannot continue; `fault` says why."""
 
     def __init__(
         self, code: ReasonCode, expected: str, seen: str, byte_offset: int | None = None, feature: str | None = None

@@ -1,4 +1,4 @@
-"""What a pipeline requires of its data, and the limits that protect the validator from hostile files."""
+"""The requirements of a pipeline on its data, and the limits that protect the validator from hostile files."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Limits:
     max_unknown_bytes: int = 64 << 10
     """Per record. Readers skip unknown fields, so a few are accepted."""
     max_parsed_bytes: int = 48 << 20
-    """Memory of one parsed example: many tiny values take up to 30 times their encoded size."""
+    """Memory of one parsed example; many tiny values take up to 30 times their encoded size."""
     max_inflated_bytes: int = 1 << 40
     """Uncompressed size of one shard."""
     max_inflation: int = 250
@@ -84,7 +84,7 @@ class DriftPolicy:
     """How far a version may differ from the one that the current model was trained on."""
 
     action: DriftAction = "warn"
-    """What drift leads to: nothing, a notification, or a notification and no automatic training."""
+    """The effect of drift: nothing, a notification, or a notification and no automatic training."""
     max_label_distance: float = 0.1
     """Total variation distance of the label histograms: the share of records whose label would have to change."""
     max_count_change: float = 0.5
@@ -117,7 +117,7 @@ class DataRequirements:
     """A shard with fewer records than this share of its split's median is rejected; 0 accepts any."""
     drift: DriftPolicy = field(default_factory=DriftPolicy)
     digests: tuple[str, ...] = ()
-    """Digests of the whole content to take besides its CRC32C: `sha256`, `md5`."""
+    """Digests of the whole content to compute in addition to its CRC32C: `sha256`, `md5`."""
 
     def __post_init__(self) -> None:
         """Raise SchemaError naming the field."""
@@ -141,7 +141,9 @@ class DataRequirements:
     def to_json(self) -> dict[str, Any]:
         """Return JSON-ready members."""
         members = {**asdict(self), "features": [f.to_json() for f in self.features], "splits": list(self.splits)}
-        digests = members.pop("digests")  # without any, the members are those of pipelines before there were digests
+        digests = members.pop(
+            "digests"
+        )  # without digests, the members are the same as before digests were introduced
         return {**members, "digests": list(digests)} if digests else members
 
     @classmethod

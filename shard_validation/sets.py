@@ -1,6 +1,6 @@
-"""The shards of a version as a set: what no single shard can show.
+"""Checks of a version's shards as a set, for problems that no single shard shows.
 
-Names, sizes and formats compared with each other, the record counts that the dataset states, statistics by split.
+They compare names, sizes, formats and stated record counts, and merge the statistics by split.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ class StatedCounts:
 def read_counts(name: str, content: bytes) -> StatedCounts:
     """Read either file, by its name. Raises CountsError."""
     if len(content) > MAX_COUNTS_BYTES:
-        raise CountsError(f"{name}: {len(content)} bytes are too many, the limit is {MAX_COUNTS_BYTES}")
+        raise CountsError(f"{name}: {len(content)} bytes are too many; the limit is {MAX_COUNTS_BYTES}")
     try:
         members = json.loads(content)
         pairs = _tfds_counts(members) if name == TFDS_FILE else _landfall_counts(members)
         splits = {split: tuple(_count(n) for n in counts) for split, counts in pairs}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise CountsError(f"{name}: no record counts of shards can be read from it: {error!r}") from error
+        raise CountsError(f"{name}: record counts of shards cannot be read from it: {error!r}") from error
     if any(len(counts) > MAX_SHARDS_PER_SPLIT for counts in splits.values()):
         raise CountsError(f"{name}: a split has more than {MAX_SHARDS_PER_SPLIT} shards")
     return StatedCounts(source=name, splits=splits)
@@ -80,7 +80,7 @@ def _count(value: Any) -> int:
 
 
 def with_sources(verdict: ShardVerdict, shard: str, dataset_file: bytes) -> ShardVerdict:
-    """Return a verdict whose reasons say what their records were packed from, where ``dataset.json`` knows it."""
+    """Return a verdict whose reasons name the sources of their records, if ``dataset.json`` states them."""
     sources = read_sources(dataset_file, shard=shard, crc32c=verdict.crc32c)
     if not sources:
         return verdict
@@ -93,7 +93,7 @@ def _with_source(reason: Reason, sources: Sequence[str]) -> Reason:
 
 
 WARNINGS = frozenset({ReasonCode.SET_SMALL_SHARD})
-"""Codes of what can be trained all the same: the version is not refused, and its closing lists them."""
+"""Codes that do not prevent training: the version is not refused, and its closing lists them."""
 
 
 def check_set(
@@ -105,7 +105,7 @@ def check_set(
 ) -> list[Reason]:
     """Return every problem of accepted shards taken together; the set is complete if all of them are `WARNINGS`.
 
-    ``formats`` maps a shard's name to its format (``tfrecord``, ``tfrecord gzip`` …), where that is known.
+    ``formats`` maps a shard's name to its format (``tfrecord``, ``tfrecord gzip`` …), if that is known.
     """
     every = sorted(shards)
     by_split: dict[str, list[ManifestShard]] = defaultdict(list)

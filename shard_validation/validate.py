@@ -1,4 +1,4 @@
-"""Validate one shard: recognise what it is, run the validator of its format, return a verdict with statistics."""
+"""Validate one shard: recognise its format, run the validator of that format, return a verdict with statistics."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from shared.record_framing import Compression
 from shared.shard_names import DataFormat
 
 READ_ONLY = "read_only"
-"""Set in a checkpoint where the content is not a shard, and only its CRC is taken."""
+"""Set in a checkpoint if the content is not a shard, so that only its CRC is taken."""
 DIGESTS_ONLY = "digests_only"
-"""Set in a checkpoint where all is checked, and only the digests, whose state cannot be stored, are to be taken."""
+"""Set in a checkpoint if only the digests, whose state cannot be stored, remain to be taken."""
 
 Progress = Callable[[int], None]
 """Takes the number of bytes of the shard that were processed since the last call."""
@@ -33,7 +33,7 @@ def validate_shard(
 ) -> ShardVerdict:
     """Return the verdict on a shard; without requirements, on its integrity only.
 
-    Raises SourceError, and gives no verdict, where the content cannot be read or has changed.
+    Raises SourceError if the content cannot be read or has changed; there is then no verdict.
     """
     outcome = validate_shard_within(source, requirements, progress=progress)
     if isinstance(outcome, Paused):
@@ -52,9 +52,9 @@ def validate_shard_within(
 ) -> ShardVerdict | Paused:
     """Return the verdict, or a checkpoint once ``should_pause``, which is called after every chunk, returns True.
 
-    ``out_of_time`` is called within what cannot pause, a compressed stream or a row group; True rejects the shard.
-    Pass the checkpoint back to resume; the source must have the same content (ETag).
-    Raises SourceError as `validate_shard` does, and ValueError for a checkpoint of another shard.
+    ``out_of_time`` is called within a compressed stream or a row group, which cannot pause; True rejects the shard.
+    Pass the checkpoint back to resume; the source must have the same content (ETag). Raises SourceError as
+    `validate_shard` does, and ValueError for a checkpoint of another shard.
     """
     task = Task(source=held(source), requirements=requirements or DataRequirements())
     task.progress = progress or task.progress
@@ -138,24 +138,24 @@ class ShardVerdict:
     shard: str
     accepted: bool
     num_records: int
-    """Whole records that were read; all of them where the shard is accepted."""
+    """Whole records that were read; all of them if the shard is accepted."""
     size_bytes: int
     crc32c: str
     """CRC32C of the content as it is stored: eight lower-case hexadecimal digits."""
     data_format: DataFormat | None
-    """By content; None where it is not a shard."""
+    """By content; None if it is not a shard."""
     compression: Compression = ""
     reasons: tuple[Reason, ...] = ()
     """In the order of the content; empty if and only if the shard is accepted."""
     num_reasons: int = 0
-    """All that were found; `reasons` holds the first of them."""
+    """Number of all reasons; `reasons` holds the first of them."""
     statistics: ShardStatistics
     digests: Mapping[str, str] = field(default_factory=dict)
-    """Algorithm → digest of the content in lower-case hexadecimal digits, of those that were required."""
+    """Algorithm → digest of the content in lower-case hexadecimal digits, for the required algorithms."""
 
     @property
     def content_format(self) -> str:
-        """Format and compression in words, such as ``tfrecord gzip``; empty where the content is not a shard."""
+        """Format and compression in words, such as ``tfrecord gzip``; empty if the content is not a shard."""
         return f"{self.data_format or ''} {self.compression}".strip()
 
     def to_json(self) -> dict[str, Any]:
@@ -344,7 +344,7 @@ class Task:
         }
 
     def restore(self, findings: Mapping[str, Any]) -> None:
-        """Continue from what `findings` returned. Raises ValueError where it is from another content."""
+        """Continue from what `findings` returned. Raises ValueError if it is from other content."""
         seen = (findings["shard"], findings["size_bytes"])
         if seen != (self.source.name, self.source.size_bytes):
             raise ValueError(
@@ -371,5 +371,7 @@ def _validate_parquet(task: Task) -> ShardVerdict | Paused:
 
 FormatValidator = Callable[[Task], ShardVerdict | Paused]
 FORMATS: Mapping[DataFormat, FormatValidator] = {"tfrecord": _validate_tfrecord, "parquet": _validate_parquet}
-"""Each imports its code, and pyarrow with it, when it is first needed. A new format is a line here, in `recognise`
-and in `shared.shard_names`."""
+"""Each validator imports its code, including pyarrow, on first use.
+
+A new format needs a line here, in `recognise` and in `shared.shard_names`.
+"""

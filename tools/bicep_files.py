@@ -207,7 +207,7 @@ def all_resources(files: Mapping[str, BicepFile], kind: str) -> list[Declaration
 
 
 def member(one: Declaration, path: str) -> Any:
-    """Return a value in a resource's body, None where there is none; of an expression its text."""
+    """Return a value in a resource's body, None if there is none; of an expression its text."""
     value = one.body
     for name in path.split("."):
         value = value.get(name) if isinstance(value, dict) else None

@@ -1,4 +1,4 @@
-"""One attempt on one rank: join the others, train, export the model, prove that it was exported, report."""
+"""One attempt on one rank: join the other ranks, train, export the model, verify the export, report."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def run(job: Job, stop: StopRequest) -> None:
         if job.arguments.timeline:
             collective.leave()
     except NonFiniteLossError:
-        agree_on_contents(session)  # other data than were accepted are no mistake in the options
+        agree_on_contents(session)  # data that differs from the accepted data is not a mistake in the options
         raise
     except (ConfigurationError, UnreadableDataError) as error:
         raise _explained(error, session) from error.__cause__
@@ -103,7 +103,7 @@ def _put_model_card(session: Session, report: TrainingReport) -> TrainingReport:
 
 
 def _write_results(session: Session, results: ExampleResults) -> None:
-    """Write the results of each validation example, before the report, which says that all is there."""
+    """Write the results of each validation example before the report, which states that all outputs exist."""
     values = collective.sum_over_ranks(results.values, "example results")
     if session.world.is_root:
         shards = session.job.manifest.split(session.job.validation.split)
@@ -140,9 +140,9 @@ def _report(session: Session, metrics: Mapping[str, float], epoch: int, extra: M
 
 
 def _explained(error: TrainingError, session: Session) -> TrainingError:
-    """Return the error to report instead: it names the record at which TensorFlow stopped, if one is to blame.
+    """Return the error to report instead, which names the record at which TensorFlow stopped, if it is the cause.
 
-    Raises DataChangedError where the data are not those that were accepted: then the options are not to blame.
+    Raises DataChangedError if the data is not the accepted data: the options are then not the cause.
     """
     epoch = session.position.epoch
     session.watch.enter(DAMAGE_PLACE, session.position.step)

@@ -1,4 +1,4 @@
-"""What ranks do together. The only file that knows Horovod.
+"""Collective operations of the ranks. No other file uses Horovod.
 
 Horovod 0.28.1 is the last release. Its Keras optimizer and callbacks break on Keras 3; the tape, the broadcast and
 the reductions work on the TensorFlow values below Keras' variables.
@@ -78,8 +78,8 @@ def sum_in_graph(values: tf.Tensor, name: str) -> tf.Tensor:
 def sum_over_ranks(values: Array, name: str) -> Array:
     """Return the sum over all ranks, identical to the bit on each.
 
-    The root's sum is broadcast: an MPI may add in another order on another rank, and ranks that decide by a sum
-    must decide alike.
+    The root's sum is broadcast: an MPI may add in another order on another rank, and ranks that make a decision based
+    on a sum must decide alike.
     """
     if hvd.size() == 1:
         return values
@@ -88,14 +88,14 @@ def sum_over_ranks(values: Array, name: str) -> Array:
     return agreed
 
 
-def count_ranks(condition: bool, name: str) -> int:  # noqa: FBT001 (it is what is counted)
-    """Return on how many ranks a condition holds; over MPI, whatever devices the ranks have."""
+def count_ranks(condition: bool, name: str) -> int:  # noqa: FBT001 (it is the value that is counted)
+    """Return the number of ranks on which a condition holds; always over MPI, even if the ranks have GPUs."""
     with tf.device("/CPU:0"):
         return int(sum_over_ranks(np.array([condition], np.int32), name)[0])
 
 
 def hosts_of_ranks() -> list[str]:
-    """Return the name of each rank's host; over MPI, whatever devices the ranks have."""
+    """Return the name of each rank's host; always over MPI, even if the ranks have GPUs."""
     names = np.zeros((hvd.size(), MAX_HOST_BYTES), np.int32)
     own = socket.gethostname().encode()[:MAX_HOST_BYTES]
     names[hvd.rank(), : len(own)] = list(own)
@@ -105,7 +105,7 @@ def hosts_of_ranks() -> list[str]:
 
 
 def bytes_from_root(message: bytes, *, max_bytes: int, name: str) -> bytes:
-    """Return the root's message on every rank; what the others pass is ignored."""
+    """Return the root's message on every rank; the arguments of the other ranks are ignored."""
     padded = np.frombuffer(len(message).to_bytes(4, "big") + message.ljust(max_bytes, b"\0"), np.uint8)
     received = padded if hvd.size() == 1 else hvd.broadcast(tf.constant(padded), root_rank=0, name=name).numpy()
     content: bytes = received.tobytes()
@@ -113,7 +113,7 @@ def bytes_from_root(message: bytes, *, max_bytes: int, name: str) -> bytes:
 
 
 def message_from_root(message: bytes, name: str) -> bytes:
-    """Return the root's message, of any length, on every rank; what the others pass is ignored."""
+    """Return the root's message, of any length, on every rank; the other ranks' arguments are ignored."""
     length = int.from_bytes(
         bytes_from_root(len(message).to_bytes(8, "big"), max_bytes=8, name=f"{name}.length"), "big"
     )

@@ -15,7 +15,7 @@ from shared.exit_codes import ExitCode
 ROOT_PRINTS_FIRST_S = 3.0
 """How long other ranks wait before they print an error: if the root has the same one, mpirun ends them meanwhile."""
 FORWARDING_S = 0.5
-"""What mpirun needs to forward a line; it may lose the last line of a process that ends at once (observed)."""
+"""Time that mpirun needs to forward a line; it may lose the last line of a process that ends at once (observed)."""
 
 ABORT_WITHIN_S = 10.0
 """How long MPI may take to end all ranks; it takes a second."""
@@ -28,7 +28,7 @@ class TrainingError(Exception):
 
 
 class DataError(TrainingError):
-    """The manifest or a shard cannot be read, or does not hold what the manifest says."""
+    """The manifest or a shard cannot be read, or its content differs from the manifest."""
 
     exit_code = ExitCode.DATA
 
@@ -44,7 +44,7 @@ class UnreadableDataError(DataError):
 
 
 class DataChangedError(TrainingError):
-    """A shard is not the one that was accepted: its content, or its size, is not what the manifest says."""
+    """A shard is not the one that was accepted: its content, or its size, differs from the manifest."""
 
     exit_code = ExitCode.DATA_CHANGED
 
@@ -80,7 +80,7 @@ class CheckpointError(TrainingError):
 
 
 class RankLostError(TrainingError):
-    """A rank is dead or stuck; the message names it and says what it did last."""
+    """A rank is dead or stuck; the message names it and its last activity."""
 
     exit_code = ExitCode.RANK_LOST
 

@@ -1,4 +1,4 @@
-"""Evaluate each record of a split once, over all ranks; export the model and prove that the export is that model."""
+"""Evaluate each record of a split once, over all ranks; export the model and verify that the export is equivalent."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def local_sums(
     rank: int = 0,
     results: ExampleResults | None = None,
 ) -> Sums:
-    """Return this rank's sums over its share of the data. Raises DataError where it cannot be read.
+    """Return this rank's sums over its share of the data. Raises DataError if the data cannot be read.
 
     ``results`` gets the values of each example.
     """
@@ -47,18 +47,18 @@ def local_sums(
 
 
 def no_results(session: Session) -> ExampleResults | None:
-    """Return what this rank's results of each example go into; None for random pixels."""
+    """Return an empty collection of this rank's results of each example; None for random pixels."""
     if session.job.arguments.synthetic_records:
         return None
     num_records, world = session.job.validation.num_records, session.world
-    first = world.rank * num_records // world.size  # where this rank's lane begins, see `rank_plan.cut_lanes`
+    first = world.rank * num_records // world.size  # the start of this rank's lane, see `rank_plan.cut_lanes`
     return ExampleResults(example_columns(session.layout), num_records, first)
 
 
 def evaluate(session: Session, results: ExampleResults | None = None) -> tuple[Sums, Sums]:
     """Return this rank's own sums and the sums over all ranks; ``results`` gets the values of each example.
 
-    Raises DataError where not every record was counted once.
+    Raises DataError unless every record was counted exactly once.
     """
     first = session.position.epoch == session.job.start.epoch
     session.watch.enter("first evaluation" if first else "evaluation", session.position.step)

@@ -1,4 +1,4 @@
-"""The input of a training, read and checked before TensorFlow is loaded, so that a mistake costs no time."""
+"""The input of a training, read and checked before TensorFlow is loaded, so that mistakes are found early."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class Job:
 def prepare(arguments: JobArguments, world_size: int) -> Job:
     """Read the manifest and the latest checkpoint's position, and plan.
 
-    Only the root reads checkpoints: other nodes may see the folder otherwise, and continue from what the root has
-    found. Raises DataError, DataChangedError, ConfigurationError, PlanError or CheckpointError.
+    Only the root reads checkpoints: other nodes may see another state of the folder, and use the position that the
+    root has read. Raises DataError, DataChangedError, ConfigurationError, PlanError or CheckpointError.
     """
     manifest = _read_manifest(Path(arguments.manifest))
     if arguments.synthetic_records:
@@ -104,7 +104,7 @@ def _check_shards(manifest: Manifest, folder: Path) -> None:
 def _synthetic(manifest: Manifest, arguments: JobArguments) -> Manifest:
     """Return a manifest of as many random records as requested, and an eighth of that number to evaluate on.
 
-    Under a manifest of real data the fingerprint changes, so that no gate mistakes random pixels for them.
+    Under a manifest of real data the fingerprint changes, so that a gate does not accept results on random pixels.
     """
     sizes = {
         arguments.train_split: arguments.synthetic_records,

@@ -1,7 +1,7 @@
-"""The machines that a job asked for, compared with those it has: ranks, nodes, and a GPU for each rank.
+"""Compare the machines that a job requested with those that it has: ranks, nodes, and a GPU for each rank.
 
 A launcher may start fewer ranks than were asked for, or all of them on one node, and TensorFlow computes on the CPU
-where it finds no GPU. Neither fails by itself; both are paid for in full. As a program it checks before a user's own
+if it finds no GPU. Neither fails by itself, and both cost the full price. As a program it checks before a user's own
 script: ``python -m training_job.machines scripts/mine.py --data … (see ScriptArguments)``.
 """
 
@@ -32,7 +32,7 @@ _COUNT_GPUS = "import tensorflow as tf; print(len(tf.config.list_physical_device
 
 
 Expected = JobArguments | ScriptArguments
-"""What a job was submitted with."""
+"""The arguments with which a job was submitted."""
 
 
 def launched_local_size() -> int:
@@ -61,7 +61,7 @@ def simulated_device() -> str | None:
 
 
 def announce(met: Sequence[str] = ()) -> None:
-    """Print where this rank runs, for those who read its log, and the hosts whose ranks it has met."""
+    """Print the host of this rank for readers of its log, and the hosts of the ranks that it is connected to."""
     rank, local_size = launched_rank(), launched_local_size()
     nodes = tuple(dict.fromkeys(filter(None, os.environ.get(NODES, "").split(","))))
     place = RankPlace(
@@ -76,7 +76,7 @@ def announce(met: Sequence[str] = ()) -> None:
 
 
 def check_launch(arguments: Expected) -> None:
-    """Compare what the launcher says about this process with what was paid for, before TensorFlow or MPI is loaded.
+    """Compare the launcher's variables with what the job requested, before TensorFlow or MPI is loaded.
 
     Raises MissingResourcesError.
     """
@@ -92,7 +92,7 @@ def check_launch(arguments: Expected) -> None:
 
 
 def check_world(arguments: Expected, world_size: int, num_nodes: int) -> None:
-    """Compare the ranks that have met with what was paid for. Raises MissingResourcesError."""
+    """Compare the connected ranks with what the job requested. Raises MissingResourcesError."""
     wanted, nodes = arguments.expected_world_size, arguments.expected_nodes
     if (wanted and world_size != wanted) or (nodes and num_nodes != nodes):
         seen = f"Horovod connected {_count(world_size, 'rank')} on {_count(num_nodes, 'node')}"
@@ -100,7 +100,7 @@ def check_world(arguments: Expected, world_size: int, num_nodes: int) -> None:
 
 
 def check_devices(arguments: Expected, with_gpu: int, world_size: int) -> None:
-    """Compare the number of ranks that have a GPU with what was paid for. Raises MissingResourcesError."""
+    """Compare the number of ranks that have a GPU with what the job requested. Raises MissingResourcesError."""
     if arguments.expected_device == "gpu" and with_gpu != world_size:
         raise MissingResourcesError(
             f"Expected a GPU for each of {_count(world_size, 'rank')}; TensorFlow has one on {with_gpu}. "
@@ -119,7 +119,7 @@ def _count(number: int, noun: str) -> str:
 
 # -- before a user's own script ------------------------------------------------------------------------------
 def main(argv: Sequence[str]) -> int:
-    """Check, then become the script with its own flags; return the exit code where that is not to be."""
+    """Check, then become the script with its own flags; return the exit code if a check fails."""
     script, *words = argv
     try:
         arguments = ScriptArguments.from_argv(words)
@@ -142,7 +142,7 @@ def become(script: str, arguments: ScriptArguments) -> NoReturn:
 
 
 def written_by(rank: int, arguments: ScriptArguments) -> ScriptArguments:
-    """Return the paths of a rank: only rank 0 writes the model and the report, whatever launcher started it.
+    """Return the paths of a rank: only rank 0 writes the model and the report, with any launcher.
 
     Others get a folder on their node's disk. Frameworks such as TensorFlow's strategies have every rank save, since
     saving is a collective operation; several writers of one output would leave a mixture.
@@ -157,8 +157,9 @@ def written_by(rank: int, arguments: ScriptArguments) -> ScriptArguments:
 def check_devices_of_node(num_ranks: int) -> None:
     """Let TensorFlow count this node's GPUs, in a process that ends. Raises MissingResourcesError.
 
-    A script may set TensorFlow up as it likes, so nothing of it may be loaded in its own process. TensorFlow writes
-    why it finds no GPU to this rank's log. Where it cannot be loaded at all, the script says so itself.
+    A script may set TensorFlow up as it likes, so TensorFlow must not be loaded in the script's own process.
+    TensorFlow writes to this rank's log why it finds no GPU. If it cannot be loaded at all, the script reports that
+    itself.
     """
     expected = f"Expected a GPU for each of {_count(num_ranks, 'rank')} of this node"
     try:

@@ -20,7 +20,7 @@ from shared.job_arguments import ModelOptions, numbers
 from training_job.errors import ConfigurationError, ModelError
 
 _MIN_LOADED = 0.5
-"""The least part of the weights that a file has to fit; below it the file is for another architecture."""
+"""Minimum share of the weights that a file must fit; below it, the file is for another architecture."""
 
 Normalisation = Callable[[Any], Any]
 """Maps a tensor of images to one."""
@@ -28,7 +28,7 @@ Normalisation = Callable[[Any], Any]
 _IMAGENET_BGR_MEAN = (103.939, 116.779, 123.68)
 _IMAGENET_RGB_MEAN = (123.675, 116.28, 103.53)
 _IMAGENET_RGB_STD = (58.395, 57.12, 57.375)
-"""Source of all three: keras/src/applications/imagenet_utils.py, times 255 where it divides first."""
+"""Source of all three: keras/src/applications/imagenet_utils.py, times 255 if it divides first."""
 _COLOURS = 3
 _IMAGE_RANK = 4
 _FUSED_TYPES = (tf.float32, tf.float16)
@@ -56,7 +56,7 @@ def fuse_batch_norm(model: keras.Model) -> None:
     """Let the batch normalisation of images train with TensorFlow's fused kernel, as Keras 2 did.
 
     Keras 3 composes it of about ten operations, and a ResNet-50 then trains a sixth slower on a CPU. The result is
-    the same within rounding. Only this object computes otherwise: what is saved or exported has Keras' own layer.
+    the same within rounding. Only this object computes otherwise: saved and exported models have Keras' own layer.
     """
     for layer in model._flatten_layers():  # noqa: SLF001 - `layers` does not enter nested models
         if type(layer) is keras.layers.BatchNormalization and not (layer.renorm or layer.synchronized):
@@ -64,7 +64,7 @@ def fuse_batch_norm(model: keras.Model) -> None:
 
 
 def _batch_norm(layer: keras.layers.BatchNormalization, inputs: Any, training: Any = None, mask: Any = None) -> Any:
-    """Do what `BatchNormalization.call` does, fused where the kernel can: images of [B, height, width, channels]."""
+    """Do the same as `BatchNormalization.call`, fused for images of [B, height, width, channels]."""
     images = len(inputs.shape) == _IMAGE_RANK and layer.axis in (-1, _IMAGE_RANK - 1)
     if not (training and layer.trainable and images and mask is None and inputs.dtype in _FUSED_TYPES):
         return type(layer).call(layer, inputs, training=training, mask=mask)
@@ -97,7 +97,7 @@ def _build(options: ModelOptions, input_shape: tuple[int, ...], num_outputs: int
 
 
 def load_pretrained(model: keras.Model, path: Path) -> None:
-    """Set the model's weights to the file's where shapes are equal; a head of another size keeps its fresh weights.
+    """Set the model's weights to the file's if shapes are equal; a head of another size keeps its fresh weights.
 
     Raises ModelError if the file is unreadable or for another architecture.
     """
@@ -127,14 +127,14 @@ def _load(model: keras.Model, path: Path) -> None:
 
 
 def _copy_in_order(source: keras.Model, target: keras.Model) -> None:
-    """Copy weight by weight, in the order of the architecture, where shapes are equal."""
+    """Copy weight by weight, in the order of the architecture, if shapes are equal."""
     for loaded, fresh in zip(source.weights, target.weights, strict=False):
         if loaded.shape == fresh.shape:
             fresh.assign(loaded)
 
 
 def _changed_part(model: keras.Model, before: Mapping[str, Any]) -> float:
-    """Return the part of all weights, counting numbers, whose variable differs from before."""
+    """Return the share of all weights whose variable differs from before."""
     changed = sum(int(np.prod(v.shape)) for v in model.weights if not np.array_equal(before[v.path], np.array(v)))
     total = sum(int(np.prod(v.shape)) for v in model.weights)
     return changed / max(total, 1)

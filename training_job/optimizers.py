@@ -1,7 +1,7 @@
 """Optimizers by name, among them SGD with momentum and LARS with the learning rate outside the momentum.
 
-Keras' SGD multiplies the rate into the momentum, so that a rate that changes (warm-up, decay) lags behind in it, and
-Goyal et al. 2017, section 3, call for a correction. With the rate outside, none is needed.
+Keras' SGD multiplies the rate into the momentum, so that a rate that changes (warm-up, decay) lags behind in it,
+which Goyal et al. 2017, section 3, correct for. With the rate outside, no correction is needed.
 """
 
 from __future__ import annotations
@@ -112,6 +112,6 @@ class Lars(Momentum):
             return change
         weight, size = ops.norm(variable), ops.norm(change)
         known = ops.logical_and(weight > 0, size > 0)
-        # Both sides of a where are computed: the inner where keeps the division away from zero.
+        # Both sides of a `where` are computed: the inner one avoids a division by zero.
         ratio = ops.where(known, self.trust * weight / ops.where(known, size, 1.0), 1.0)
         return change * ratio

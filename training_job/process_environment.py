@@ -1,4 +1,4 @@
-"""What has to be set for a process before TensorFlow and MPI are loaded or touch a device.
+"""Settings of a process that must be made before TensorFlow and MPI are loaded or use a device.
 
 Environment variables, the number of malloc's arenas, the visible GPU; and what the launcher says about this process.
 """
@@ -19,7 +19,7 @@ from training_job.errors import MissingResourcesError
 _DEFAULTS = {
     "TF_CPP_MIN_LOG_LEVEL": "3",
     "KERAS_BACKEND": "tensorflow",
-    # A waiting rank of Open MPI polls with a whole core. Where every core computes, that costs a third of the
+    # A waiting rank of Open MPI polls with a whole core. If every core computes, that costs a third of the
     # throughput.
     "OMPI_MCA_mpi_yield_when_idle": "1",
 }
@@ -47,7 +47,7 @@ def set_for(
     environment: MutableMapping[str, str] = os.environ,
     driver: Path = _NVIDIA_DRIVER,
 ) -> None:
-    """Set what the options ask for, and good defaults where the caller's environment says nothing.
+    """Set what the options request, and good defaults for variables that the caller's environment does not set.
 
     ``local`` is a folder on this node's disk, for Horovod's timeline: Horovod writes it as it goes, and reports no
     error if it cannot. Also limits this process to as many malloc arenas as it has cores. ``driver`` exists where
@@ -62,7 +62,7 @@ def set_for(
 
 
 def _on_cpus(options: TrainingOptions) -> dict[str, str]:
-    """Return what suits ranks whose cores also communicate; steps are known to be long for keras.applications."""
+    """Return settings for ranks whose cores also communicate; steps of keras.applications are known to be long."""
     may_be_short = options.model_name == "small_cnn" or options.model_module
     return dict(_ON_CPUS) if may_be_short else {**_ON_CPUS, **_LONG_STEPS}
 
@@ -115,7 +115,7 @@ class DeviceConfig(Protocol):
 def pin_gpu(config: DeviceConfig, local_rank: int) -> str | None:
     """Give this process the GPU of its local rank, with memory that grows as needed; return the GPU's name.
 
-    Returns None on a node without GPUs. Raises MissingResourcesError where a node has more ranks than GPUs.
+    Returns None on a node without GPUs. Raises MissingResourcesError if a node has more ranks than GPUs.
     """
     gpus = config.list_physical_devices("GPU")
     if not gpus:
@@ -139,10 +139,10 @@ def threads_per_rank() -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class Launched:
-    """What the launcher says about this process, before MPI or TensorFlow is loaded."""
+    """The launcher's information about this process, before MPI or TensorFlow is loaded."""
 
     by: Literal["mpirun", "tensorflow", "pytorch"] | None
-    """None where no launcher started it."""
+    """None if no launcher started it."""
     rank: int = 0
     world_size: int = 1
     local_rank: int = 0

@@ -1,4 +1,4 @@
-"""What one rank holds while it trains, and how it is opened: from a job to the first step."""
+"""The state of one rank while it trains, and its set-up: from a job to the first step."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ BEST_FOLDER = "best"
 
 @dataclass(kw_only=True)
 class Session:
-    """One attempt on one rank. Only ``position`` changes, besides what its members hold."""
+    """One attempt on one rank. Only ``position`` changes, and the state inside its members."""
 
     job: Job
     world: World
@@ -82,7 +82,7 @@ class Session:
 
 
 def open_session(job: Job, stop: StopRequest) -> Session:
-    """Join the other ranks, build everything, continue where the job starts. Raises TrainingError."""
+    """Join the other ranks, build everything, and restore the job's start position. Raises TrainingError."""
     arguments, threads = job.arguments, threads_per_rank()
     deadline = start_deadline(START_DEADLINE_S, Rendezvous.under(Path(arguments.report)))
     world = collective.join()
@@ -124,7 +124,7 @@ def open_session(job: Job, stop: StopRequest) -> Session:
 
 
 def _from_the_roots_start(job: Job) -> Job:
-    """Return the job as the root has planned it, which alone has read the latest checkpoint."""
+    """Return the job as planned by the root, which alone has read the latest checkpoint."""
     own = json.dumps(job.latest.to_members()).encode() if job.latest else b""
     root = collective.message_from_root(own, "start")
     if own == root:
@@ -133,9 +133,9 @@ def _from_the_roots_start(job: Job) -> Job:
 
 
 def _configure(arguments: JobArguments, world: World, threads: int) -> str | None:
-    """Set what has to be set before TensorFlow touches a device; return the name of this rank's GPU.
+    """Make the settings that must precede any use of a device by TensorFlow; return the name of this rank's GPU.
 
-    Raises MissingResourcesError on every rank where one of them does not have the GPU that was paid for.
+    Raises MissingResourcesError on every rank if a rank does not have the requested GPU.
     """
     device = _own_gpu(arguments, world)
     tf.config.threading.set_intra_op_parallelism_threads(threads)
@@ -151,7 +151,7 @@ def _configure(arguments: JobArguments, world: World, threads: int) -> str | Non
 
 
 def _own_gpu(arguments: JobArguments, world: World) -> str | None:
-    """Pin this rank's GPU. Where one is expected, a rank without it writes why, and fails with all others."""
+    """Pin this rank's GPU. If a GPU is expected, a rank without one prints the reason and fails with all others."""
     try:
         device, reason = pin_gpu(tf.config, world.local_rank), "TensorFlow finds no GPU."
     except MissingResourcesError as error:

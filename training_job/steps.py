@@ -42,7 +42,7 @@ class StepOptions:
     xla: bool = False
     fp16_compression: bool = False
     averaging: bool = True
-    """False: each rank updates by its own gradients, to time what communication costs."""
+    """False: each rank updates by its own gradients, to measure the cost of communication."""
     rank: int = 0
 
 
@@ -143,7 +143,7 @@ def sums_for(task: str, layout: MetricLayout) -> SumsOf:
 
 
 def example_columns(layout: MetricLayout) -> tuple[str, ...]:
-    """Return what is written of each example: the averaged metrics, and what the area under the curve is made of."""
+    """Return the columns of each example: the averaged metrics, and the inputs of the area under the curve."""
     return (*layout.names, LABEL, SCORE) if layout.auc_buckets else layout.names
 
 

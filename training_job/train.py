@@ -32,7 +32,7 @@ def main(argv: Sequence[str]) -> int:
         check_launch(arguments)
         job = prepare(arguments, process_environment.launched_world_size())
         if arguments.expected_device == "gpu":
-            os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")  # where it finds no GPU, its warnings say why
+            os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")  # if it finds no GPU, its warnings say why
         _train(job, stop)
     except TrainingError as error:
         print_error(error, process_environment.launched_rank())
@@ -46,13 +46,13 @@ def main(argv: Sequence[str]) -> int:
 def _train(job: Job, stop: StopRequest) -> None:
     with tempfile.TemporaryDirectory(prefix="timeline-") as local:
         process_environment.set_for(job.arguments, Path(local))
-        # Imported here because it loads TensorFlow, which a mistake in the arguments should not have to wait for.
+        # Imported here because it loads TensorFlow, so that a mistake in the arguments is reported sooner.
         from training_job.attempt import run
 
         try:
             run(job, stop)
         finally:
-            put_optional(Path(local), Path(job.arguments.report))  # after a failure it may lack its last second
+            put_optional(Path(local), Path(job.arguments.report))  # after a failure, its last second may be missing
 
 
 def end_process(code: int) -> None:

@@ -27,7 +27,7 @@ PROGRESS_INTERVAL_S = 10.0
 """Between two progress lines within an epoch; the end of an epoch always prints one."""
 
 _BAD, _BAD_RANKS, _STOP, _SAVE = range(4)
-"""Places in the global flags; see `training_job.steps.Update`."""
+"""Indices in the global flags; see `training_job.steps.Update`."""
 
 
 def train(session: Session) -> None:
@@ -37,7 +37,7 @@ def train(session: Session) -> None:
 
 
 class _Pace:
-    """When the last progress line was printed and the last checkpoint within an epoch was saved."""
+    """Times of the last progress line and of the last checkpoint within an epoch."""
 
     def __init__(self) -> None:
         self.reported = self.saved = time.monotonic()
@@ -167,9 +167,9 @@ def _advance(session: Session, metrics: dict[str, float]) -> None:
 
 
 def agree_on_contents(session: Session) -> None:
-    """Return once every rank has read its part of the shards' content and found it to be what was accepted.
+    """Return once every rank has read its part of the shards and found it unchanged.
 
-    Raises DataChangedError on the rank that found another content; the other ranks end with it.
+    Raises DataChangedError on the rank that found other content; the other ranks end with it.
     """
     if session.inputs.check is not None:
         session.watch.enter(CONTENTS_PLACE, session.position.step)
@@ -186,7 +186,7 @@ def check_equal_weights(session: Session) -> None:
     if parted:
         raise RanksPartedError(
             f"After step {session.position.step} the weights of ranks {parted} differ from those of the root. "
-            f"Something changes weights outside of the training step, or a node computes wrongly."
+            f"Something changes weights outside of the training step, or a node computes incorrectly."
         )
 
 

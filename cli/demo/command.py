@@ -36,7 +36,7 @@ SUMMARY_COLUMNS = 17
 @click.command(epilog="Example: landfall demo --keep")
 @click.option("--keep", is_flag=True, help="Keep the twin running after the summary, until Ctrl-C.")
 @click.option(
-    "--json", "as_json", is_flag=True, help="Print the report as JSON, everything beside it to standard error."
+    "--json", "as_json", is_flag=True, help="Print the report as JSON, and everything else to standard error."
 )
 @twin_options
 def demo(options: TwinOptions, *, keep: bool, as_json: bool) -> None:
@@ -101,7 +101,7 @@ def _upload_digits(places: Places, lines: TimedLines) -> tuple[str, int]:
 
 
 def new_version(now: datetime, is_taken: Callable[[str], bool]) -> str:
-    """Return the time, to the second, as a name; a number follows where that name is taken."""
+    """Return the time, to the second, as a version name; a number is appended if that name is taken."""
     name = now.strftime("%Y%m%d-%H%M%S")
     number = 2
     candidate = name

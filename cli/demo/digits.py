@@ -33,7 +33,7 @@ class Digits:
         return len(self.labels)
 
     def take(self, indices: NDArray[np.int64]) -> Digits:
-        """Return those at the indices, in their order."""
+        """Return the images at the indices, in the order of the indices."""
         return Digits(self.images[indices], self.labels[indices])
 
 

@@ -40,7 +40,7 @@ class DemoError(CliError):
 
 
 class Observing(Protocol):
-    """What is followed: observations, and the last answer about the run."""
+    """Source of observations, and of the last answer about the run."""
 
     run: Mapping[str, Any]
 
@@ -57,7 +57,7 @@ class Follower:
     say: Callable[[str], None]
     enter_phase: Callable[[str], None]
     check: Callable[[], None] = lambda: None
-    """Raises where a part of the twin has ended."""
+    """Raises if a part of the twin has ended."""
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
 
@@ -192,14 +192,14 @@ class Observer:
 
 
 def awaited_by(api: ApiClient, before: Mapping[str, Any], run: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return what a run waits for that was planned at the last look and still is; every other run moves on."""
+    """Return what a run waits for if it was planned at the last look and still is; any other run progresses."""
     if not run or (before.get("state"), run["state"]) != ("planned", "planned"):
         return ()
     return tuple(api.get(f"/api/why/{run['run_id']}")["awaited"])
 
 
 def run_view(run: Mapping[str, Any]) -> RunView:
-    """Return what is narrated of a run."""
+    """Return the part of a run that the narration uses."""
     model = f"{run['model_name']} version {run['model_version']}" if run["model_name"] else None
     return RunView(run_id=run["run_id"], state=run["state"], reason=run["reason"], model=model)
 
@@ -207,7 +207,7 @@ def run_view(run: Mapping[str, Any]) -> RunView:
 def received(twin: TwinClient, subject: str) -> list[dict[str, Any]]:
     """Return the notifications that the twin's recipients got about a run or a version.
 
-    By recipient, oldest first, repetitions included.
+    They are sorted by recipient, oldest first, and include repeated deliveries.
     """
     events = [(TOPIC, entry["event"]) for entry in twin.received()]
     events += [(WEBHOOK, event) for entry in twin.webhook_received() if (event := _event(entry)) is not None]
@@ -216,7 +216,7 @@ def received(twin: TwinClient, subject: str) -> list[dict[str, Any]]:
 
 def _event(entry: dict[str, Any]) -> dict[str, Any] | None:
     """Return the CloudEvent of a request that the webhook accepted; None for any other request."""
-    with contextlib.suppress(ValueError):  # a body that is no JSON is no CloudEvent
+    with contextlib.suppress(ValueError):  # a body that is not JSON is not a CloudEvent
         event = json.loads(entry["body"])
         if entry["status"] < 300 and isinstance(event, dict):  # noqa: PLR2004 - it was answered with success
             return event

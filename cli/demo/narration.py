@@ -47,7 +47,7 @@ class RunView:
 
 @dataclass(frozen=True, kw_only=True)
 class Observation:
-    """What is narrated of one moment."""
+    """The state at one moment, as far as the narration uses it."""
 
     accepted: int = 0
     expected: int = 0
@@ -59,7 +59,7 @@ class Observation:
     num_records: int | None = None
     run: RunView | None = None
     awaited: tuple[str, ...] = ()
-    """What a run waits for that stays planned: usually its turn."""
+    """What a run that stays planned waits for: usually its turn."""
     nodes: Mapping[str, int] = field(default_factory=dict)
     """State → number of nodes of the cluster."""
     progress: tuple[Progress, ...] = ()
@@ -126,7 +126,7 @@ def _epoch(progress: Progress) -> str:
 
 
 class TimedLines:
-    """Prints a demo's sentences, readable in a log as on a terminal, which also shows that the demo is waiting."""
+    """Prints a demo's sentences, to a log or to a terminal; only a terminal shows that the demo is waiting."""
 
     def __init__(
         self, console: Console | None = None, clock: Callable[[], float] = time.monotonic, *, stderr: bool = False

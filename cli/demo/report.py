@@ -70,8 +70,8 @@ def submission_calls(
 ) -> list[dict[str, Any]]:
     """Return the function app's calls to Azure ML about a run between the closing of its version and its submission.
 
-    Other runs do not count: while this one waits for its turn, the one before it is followed. Times are ISO 8601, as
-    in the HTTP API; without both there are no calls.
+    Calls about other runs are not counted: while this run waits for its turn, the app follows the previous one. Times
+    are ISO 8601, as in the HTTP API; if either is missing, no calls are returned.
     """
     if since is None or until is None:
         return []
@@ -82,7 +82,7 @@ def submission_calls(
 
 
 def machines(report: Mapping[str, Any]) -> str:
-    """Return what the ranks ran on."""
+    """Describe the machines that the ranks ran on."""
     if report["nodes_are_simulated"]:
         return "the nodes are simulated: all ranks ran on this machine"
     ranks = ", ".join(f"rank {rank} on {host}" for rank, host in enumerate(report["hosts"]))

@@ -1,1 +1,1 @@
-"""What brings Landfall to Azure: the steps of `azd up` beside its templates, and `landfall publish`."""
+"""The deployment to Azure: the steps of `azd up` before, between and after its templates, and `landfall publish`."""

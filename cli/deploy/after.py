@@ -1,4 +1,4 @@
-"""What follows the templates: the training's image, code and environment; and, after the app, a first look at it."""
+"""Steps after the templates: publish the training's image, code and environment, then check the deployed app."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ BUILD_TIMEOUT_S = 2 * 3600
 HEALTH_WITHIN_S = 600
 HEALTH_POLL_S = 5.0
 DOCTOR_WITHIN_S = 900
-"""Azure takes minutes, at worst an hour, until a new role counts."""
+"""A new role takes minutes, at worst an hour, to take effect."""
 DOCTOR_POLL_S = 30.0
 MAX_ANSWER_BYTES = 1 << 16
 Opener = Callable[[WorkspaceId], Any]
@@ -42,7 +42,7 @@ Opener = Callable[[WorkspaceId], Any]
 def publish_assets(root: Path, pipelines: Path, environment: AzdEnvironment, open_workspace: Opener) -> None:
     """Build the image, unless the registry has it, and publish the versions that the app settings name.
 
-    Raises CliError where what was published differs from the settings, because the files changed meanwhile.
+    Raises CliError if the published versions differ from the settings because files have changed meanwhile.
     """
     version = environment.output("LANDFALL_ENVIRONMENT_VERSION")
     base_image = environment.required("LANDFALL_BASE_IMAGE")
@@ -78,7 +78,7 @@ def publish_assets(root: Path, pipelines: Path, environment: AzdEnvironment, ope
 
 
 def _image_digest(root: Path, environment: AzdEnvironment, version: str, base_image: str) -> str:
-    """Return the digest of the image of that version; build it where the registry has none."""
+    """Return the digest of the image of that version; build it if the registry does not have it."""
     registry, agent_pool = environment.output("LANDFALL_REGISTRY"), environment.values.get("LANDFALL_AGENT_POOL")
     if not _has_image(registry, version):
         click.echo(f"building {IMAGE_NAME}:{version} in {registry}; this takes up to an hour", err=True)
@@ -92,9 +92,7 @@ def _image_digest(root: Path, environment: AzdEnvironment, version: str, base_im
     with reading("az acr repository show"):
         digest = str((shown or {}).get("digest", ""))
     if not digest.startswith("sha256:"):
-        raise CliError(
-            f"the registry {registry} names no digest of {IMAGE_NAME}:{version}; run `azd provision` again"
-        )
+        raise CliError(f"the registry {registry} has no digest of {IMAGE_NAME}:{version}; run `azd provision` again")
     return digest
 
 
@@ -107,7 +105,7 @@ def _has_image(registry: str, version: str) -> bool:
 
 
 def await_health(environment: AzdEnvironment, within_s: float = HEALTH_WITHIN_S) -> None:
-    """Return once the deployed app says that it has all settings. Raises CliError with what it says otherwise."""
+    """Wait until the deployed app reports that it is healthy. Raises CliError with its last answer."""
     url = environment.output("LANDFALL_URL").rstrip("/") + "/api/health"
     deadline, answer = time.monotonic() + within_s, "no answer"
     while True:
@@ -126,16 +124,18 @@ def await_health(environment: AzdEnvironment, within_s: float = HEALTH_WITHIN_S)
 def examine_deployment(
     environment: AzdEnvironment, pipelines: Path, open_workspace: Opener, within_s: float = DOCTOR_WITHIN_S
 ) -> None:
-    """Look at the deployment as `landfall doctor` does until nothing is wrong: roles take minutes to count.
+    """Check the deployment as `landfall doctor` does, until nothing is wrong: new roles take minutes to take effect.
 
-    Raises CliError with all checks where something stays wrong.
+    Raises CliError with all checks if something is still wrong at the end.
     """
     deadline = time.monotonic() + within_s
     with ApiClient(environment.output("LANDFALL_URL"), _function_key(environment)) as client:
         while exit_code(checks := examine(client, environment.values, open_workspace, pipelines)) == WRONG:
             if time.monotonic() > deadline:
                 raise CliError("\n".join([f"something is wrong after {within_s:.0f} s:", *describe(checks)]))
-            click.echo("something is wrong, perhaps because roles do not count yet; looking again", err=True)
+            click.echo(
+                "something is wrong, perhaps because new roles have not taken effect yet; checking again", err=True
+            )
             time.sleep(DOCTOR_POLL_S)
     click.echo("\n".join(describe(checks)), err=True)
 
@@ -148,7 +148,7 @@ def _function_key(environment: AzdEnvironment) -> str:
 
 
 def smoke_test(root: Path, environment: AzdEnvironment) -> None:
-    """Make the smoke test, unless its pipeline is not deployed or LANDFALL_SMOKE is off. Raises CliError."""
+    """Run the smoke test, unless its pipeline is not deployed or LANDFALL_SMOKE is off. Raises CliError."""
     if not (root / "pipelines" / "smoke.yaml").is_file() or environment.values.get("LANDFALL_SMOKE") == "off":
         click.echo("no smoke test: LANDFALL_SMOKE is off, or pipelines/smoke.yaml does not exist", err=True)
         return
@@ -159,8 +159,8 @@ def smoke_test(root: Path, environment: AzdEnvironment) -> None:
         status = run_smoke(client, account, DATA_CONTAINER, root / ".landfall" / "smoke")
     if status:
         raise CliError(
-            "the app is deployed, and its smoke test does not pass: see above and the report. New roles may take an "
-            "hour to count; to repeat the test: `azd hooks run postdeploy`; to deploy without it: `azd env set "
+            "the app is deployed, but its smoke test failed: see above and the report. New roles may take an hour to "
+            "take effect; to repeat the test: `azd hooks run postdeploy`; to deploy without it: `azd env set "
             "LANDFALL_SMOKE off`"
         )
 

@@ -42,7 +42,10 @@ Say = Callable[[str], None]
 
 
 class Workspace(Protocol):
-    """What publishing needs of a workspace; each method for assets returns whether it had to create something."""
+    """The operations of a workspace that publishing needs.
+
+    Methods for assets return whether they created something.
+    """
 
     def ensure_code(self, name: str, version: str, folder: Path, *, commit: str | None) -> bool:
         """Register a folder as a code asset, with the commit that it was made from as a tag."""
@@ -98,9 +101,9 @@ class Publication:
     containers: Containers
     clusters: Iterable[WantedCluster]
     environments: Iterable[OwnEnvironment] = ()
-    """Those that pipelines bring."""
+    """Those that the pipelines define."""
     files: Iterable[OwnFiles] = ()
-    """Those that pipelines bring."""
+    """Those that the pipelines define."""
     environment_version: str | None = None
     """Version of the environment asset; None for a digest of the image's name."""
 
@@ -133,7 +136,7 @@ def publish(publication: Publication, workspace: Workspace, say: Say) -> dict[st
 
 
 def _publish_files(files: OwnFiles, workspace: Workspace, say: Say) -> None:
-    """Publish a pipeline's files. Raises CliError where one was written since its digest was made."""
+    """Publish a pipeline's files. Raises CliError if one has changed since its digest was made."""
     if changed := [one.name for one in files.files if digest_of(one.path) != one.digest]:
         raise CliError(f"{', '.join(changed[:5])}: changed while it was published; run landfall publish again")
     created = workspace.ensure_files(OWN_FILES, files.version, {one.name: one.path for one in files.files})
@@ -141,7 +144,7 @@ def _publish_files(files: OwnFiles, workspace: Workspace, say: Say) -> None:
 
 
 def _publish_cluster(wanted: WantedCluster, workspace: Workspace, say: Say) -> str:
-    """Return the VM size of the cluster; say which it is, and why it is not a preferred one."""
+    """Return the VM size of the cluster, and report it with the reasons against the preferred ones."""
     published = workspace.ensure_cluster(wanted)
     did = "created" if published.created else "exists already"
     say(f"cluster {wanted.name}: {did} with {published.choice.words}")
@@ -197,9 +200,9 @@ def code_version(files: Mapping[str, Path]) -> str:
 
 
 def commit_of(root: Path, files: Mapping[str, Path]) -> str | None:
-    """Return the commit that a clone is at, with ``-dirty`` where it does not have these files as they are.
+    """Return the commit of a clone, with ``-dirty`` appended if these files differ from it.
 
-    None where the folder is no clone, or git is not installed.
+    None if the folder is not a clone, or git is not installed.
     """
     commit = _git(root, "rev-parse", "--verify", "HEAD")
     if commit is None or not re.fullmatch(r"[0-9a-f]{40,64}", commit):
@@ -226,7 +229,7 @@ def not_in_commit(root: Path, commit: str, files: Mapping[str, Path]) -> list[st
 
 
 def _git(root: Path, *arguments: str) -> str | None:
-    """Return what git prints of a folder, None where it fails."""
+    """Return the output of git in a folder, None if it fails."""
     command = ["git", "-C", str(root), *arguments]
     try:
         ended = subprocess.run(command, capture_output=True, check=False, timeout=GIT_WITHIN_S)  # noqa: S603 (git reads no shell syntax)
@@ -245,7 +248,7 @@ def copy_code(files: Mapping[str, Path], folder: Path) -> None:
 
 def _checked(path: Path) -> Path:
     if path.is_symlink():
-        raise CliError(f"{path}: is a symbolic link, whose target may change unnoticed. Replace it by a copy.")
+        raise CliError(f"{path}: is a symbolic link, whose target may change unnoticed. Replace it with a copy.")
     size = path.stat().st_size
     if size > MAX_FILE_BYTES:
         raise CliError(

@@ -1,7 +1,7 @@
-"""What must be true and known before the templates are deployed: region, quota, providers, versions.
+"""Checks before the templates are deployed: region, quota, providers, versions.
 
-Everything that it finds is kept in azd's environment, from where the templates build the app settings. Nothing else
-sets them, so a later deployment writes the same settings again.
+The results are kept in azd's environment, from which the templates build the app settings. Nothing else sets these
+values, so a later deployment writes the same settings again.
 """
 
 from __future__ import annotations
@@ -78,9 +78,9 @@ def image_version(root: Path, base_image: str) -> str:
 
 
 def cluster_sizes(wanted: Iterable[WantedCluster], environment: AzdEnvironment, region: Callable[[], Region]) -> str:
-    """Return NAME=SIZE for each cluster: the size that it has, or the first of its list that can be had.
+    """Return NAME=SIZE for each cluster: its present size, or the first available size of its list.
 
-    Raises CliError with the quota to ask for where a cluster can have none.
+    Raises CliError, with the quota to request, if no size of a cluster is available.
     """
     known = dict(pair.split("=", 1) for pair in environment.values.get(CLUSTER_SIZES, "").split(",") if "=" in pair)
     found: dict[str, str] = {}
@@ -108,7 +108,7 @@ def _chosen(cluster: WantedCluster, region: Region) -> str:
 def read_region(subscription: str, location: str) -> Region:
     """Return what a region offers a subscription, before there is a workspace."""
     place = f"/subscriptions/{subscription}/providers/Microsoft.MachineLearningServices/locations/{location}"
-    fix = f"check that Azure ML is in {location}"
+    fix = f"check that Azure ML is available in {location}"
     answers = {
         kind: az("rest", "--method", "get", "--url", f"{place}/{kind}?api-version={API_VERSION}", fix=fix)
         for kind in ("vmSizes", "usages")
@@ -134,7 +134,7 @@ def _base_image(environment: AzdEnvironment) -> str:
     base_image = environment.values.get("LANDFALL_BASE_IMAGE", "").strip()
     if IMAGE.fullmatch(base_image) is None:
         raise CliError(
-            "LANDFALL_BASE_IMAGE must be the base of the image by digest: `docker buildx imagetools inspect "
+            "LANDFALL_BASE_IMAGE must name the base image by digest: `docker buildx imagetools inspect "
             "mcr.microsoft.com/azureml/openmpi5.0-cuda12.5-ubuntu22.04:TAG` prints the digest, then `azd env set "
             "LANDFALL_BASE_IMAGE mcr.microsoft.com/azureml/openmpi5.0-cuda12.5-ubuntu22.04@sha256:DIGEST`"
         )

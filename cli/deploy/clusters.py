@@ -58,21 +58,21 @@ class Region:
     """Name of a quota → its limit, in vCPUs."""
 
     def refusal(self, vm_size: str, priority: str, num_nodes: int) -> str | None:
-        """Return why nodes of a size cannot be had, None where they can."""
+        """Return why nodes of a size are not available, None if they are."""
         if gone := retirement(vm_size, self.name):
             return gone
         offered = self.sizes.get(vm_size.lower())
         if offered is None:
             return f"{vm_size} is not offered in {self.name}"
         if priority == "low" and not offered.low_priority:
-            return f"{vm_size} cannot be had with low priority in {self.name}"
+            return f"{vm_size} is not available with low priority in {self.name}"
         limit, needed = self._limit(offered, priority), offered.vcpus * num_nodes
         if limit is not None and limit < needed:
             return f"{num_nodes} nodes of {vm_size} need {needed} vCPUs, and the quota in {self.name} is {limit}"
         return None
 
     def _limit(self, size: OfferedSize, priority: str) -> int | None:
-        """Return the limit of a size's family, None where no quota has its name."""
+        """Return the limit of a size's family, None if no quota has its name."""
         found = (limit for name, limit in self.quotas.items() if is_quota_of(name, size.family, priority))
         return next(found, None)
 
@@ -83,7 +83,7 @@ class Choice:
 
     vm_size: str
     passed_over: tuple[str, ...] = ()
-    """Why it did not get those that are preferred to it."""
+    """Why it did not get the preferred sizes."""
 
     @property
     def words(self) -> str:
@@ -92,7 +92,10 @@ class Choice:
 
 
 def choose_size(wanted: WantedCluster, region: Region) -> Choice:
-    """Return the first size of a cluster's list that can be had. Raises CliError with the reasons where none can."""
+    """Return the first available size of a cluster's list.
+
+    Raises CliError with the reasons if no size is available.
+    """
     refusals: list[str] = []
     for size in wanted.cluster.sizes:
         refusal = region.refusal(size.vm_size, wanted.cluster.priority, wanted.needed_nodes)
@@ -102,15 +105,15 @@ def choose_size(wanted: WantedCluster, region: Region) -> Choice:
     others = [
         name for name in vm_size_names() if region.refusal(name, wanted.cluster.priority, wanted.needed_nodes) is None
     ]
-    fix = f"add one that can, such as {', '.join(others[:MAX_SUGGESTED])}" if others else "ask Azure for quota"
+    fix = f"add one that is, such as {', '.join(others[:MAX_SUGGESTED])}" if others else "ask Azure for quota"
     raise CliError(
-        f"cluster {wanted.name}: none of its sizes in {CLUSTERS_FILE} can be had; {fix}:\n"
+        f"cluster {wanted.name}: none of its sizes in {CLUSTERS_FILE} is available; {fix}:\n"
         + "\n".join(f"  {refusal}" for refusal in refusals)
     )
 
 
 def quota_to_request(wanted: WantedCluster, region: Region) -> list[str]:
-    """Return what to ask Azure for: for each size that the region has, the quota of its family."""
+    """Return the quota to request from Azure: for each size that the region has, that of its family."""
     lines = []
     for size in wanted.cluster.sizes:
         offered = region.sizes.get(size.vm_size.lower())
@@ -124,7 +127,7 @@ def quota_to_request(wanted: WantedCluster, region: Region) -> list[str]:
 def wanted_clusters(pipelines: Path, *, identity: str | None = None) -> list[WantedCluster]:
     """Return each cluster that the pipelines name, also for further attempts, with the nodes of its largest job.
 
-    Warns of wrong files. Raises PipelineError without a folder, or where clusters.yaml is wrong.
+    Warns of wrong files. Raises PipelineError if the folder does not exist or clusters.yaml is wrong.
     """
     clusters = load_clusters(pipelines).clusters
     needed: dict[str, int] = {}
@@ -141,13 +144,13 @@ def wanted_clusters(pipelines: Path, *, identity: str | None = None) -> list[Wan
 
 
 def wanted_environments(pipelines: Path) -> list[OwnEnvironment]:
-    """Return each environment that a pipeline brings, once."""
+    """Return the environments that the pipelines define, without duplicates."""
     found = (pipeline.environment for pipeline in read_pipelines(pipelines).pipelines.values())
     return list(dict.fromkeys(environment for environment in found if environment is not None))
 
 
 def wanted_files(pipelines: Path) -> list[OwnFiles]:
-    """Return the files that each pipeline brings, those with the same content once."""
+    """Return the files that the pipelines define, without duplicates of the same content."""
     found = (pipeline.files for pipeline in read_pipelines(pipelines).pipelines.values())
     return list({files.version: files for files in found if files is not None}.values())
 
@@ -176,7 +179,7 @@ def new_cluster(wanted: WantedCluster, vm_size: str) -> AmlCompute:
 
 
 def misfits(wanted: WantedCluster, found: Any, region: str, place: str) -> list[str]:
-    """Return why the pipelines' jobs could not run on a compute that exists, each with what to do about it.
+    """Return why the pipelines' jobs could not run on an existing compute, each reason with its fix.
 
     ``place`` are the options with which `az ml compute` finds it.
     """
@@ -186,7 +189,7 @@ def misfits(wanted: WantedCluster, found: Any, region: str, place: str) -> list[
 
 
 def _unchangeable(wanted: WantedCluster, found: Any, region: str, place: str) -> Iterable[str]:
-    """Yield what needs a new cluster."""
+    """Yield the differences that need a new cluster."""
     remedy = (
         f"name another cluster in the pipelines, or delete this one and publish again: az ml compute delete {place}"
     )
@@ -206,7 +209,7 @@ def _unchangeable(wanted: WantedCluster, found: Any, region: str, place: str) ->
 def _changeable(wanted: WantedCluster, found: Any, place: str) -> Iterable[str]:
     if (found.max_instances or 0) < wanted.needed_nodes:
         yield (
-            f"  it has at most {found.max_instances} nodes, a pipeline needs {wanted.needed_nodes}: "
+            f"  it has at most {found.max_instances} nodes, but a pipeline needs {wanted.needed_nodes}: "
             f"az ml compute update {place} --max-instances {wanted.needed_nodes}"
         )
     identities = [one.resource_id for one in (found.identity and found.identity.user_assigned_identities) or []]

@@ -20,9 +20,9 @@ from cli.errors import CliError
 def hook(step: str) -> None:
     """Run a step of `azd up`, with the values of azd's environment.
 
-    preprovision checks tools, region and quota, and computes versions. postprovision builds the training's image
-    and publishes code and environment. postdeploy waits until the function app is healthy and `landfall doctor` finds
-    nothing wrong, and makes the smoke test. Each may run again.
+    preprovision checks tools, region and quota, and computes versions. postprovision builds the training's image and
+    publishes code and environment. postdeploy waits until the function app is healthy and `landfall doctor` finds
+    nothing wrong, then runs the smoke test. Each step can be repeated.
     """
     environment = AzdEnvironment(values=os.environ)
     pipelines = ROOT / "pipelines"

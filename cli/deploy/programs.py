@@ -21,19 +21,19 @@ MAX_SHOWN_CHARS = 2000
 
 @dataclass(frozen=True, kw_only=True)
 class AzdEnvironment:
-    """The values that azd hands to a hook; what a hook sets is there for the templates and for the next hooks."""
+    """The values that azd passes to a hook; values that a hook sets reach the templates and later hooks."""
 
     values: Mapping[str, str]
 
     def output(self, name: str) -> str:
-        """Return an output of the template. Raises CliError where azd has none."""
+        """Return an output of the template. Raises CliError if azd has none."""
         value = self.values.get(name, "").strip()
         if not value:
             raise CliError(f"{name} is not set in azd's environment: run `azd provision`, which sets it")
         return value
 
     def required(self, name: str) -> str:
-        """Return a value that a person sets. Raises CliError where azd has none."""
+        """Return a value that a person sets. Raises CliError if azd has none."""
         value = self.values.get(name, "").strip()
         if not value:
             raise CliError(
@@ -49,11 +49,11 @@ class AzdEnvironment:
 
 @contextmanager
 def reading(command: str) -> Iterator[None]:
-    """Turn what an answer lacks into a CliError, within code that reads it."""
+    """Raise CliError if code that reads an answer finds a member missing or of the wrong type."""
     try:
         yield
     except (AttributeError, LookupError, TypeError, ValueError) as error:
-        raise CliError(f"`{command}` answered something unexpected ({error!r:.200}): az upgrade") from error
+        raise CliError(f"`{command}` printed unexpected output ({error!r:.200}); try: az upgrade") from error
 
 
 def run(program: str, *arguments: str, fix: str, shows_output: bool = False) -> str:

@@ -26,7 +26,7 @@ IDENTITY = re.compile(
 def _identity(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
     if value is not None and IDENTITY.fullmatch(value) is None:
         raise click.BadParameter(
-            f"{value!r:.200} is no ARM id of a user-assigned identity: "
+            f"{value!r:.200} is not the ARM id of a user-assigned identity: "
             "`az identity show --query id` prints /subscriptions/…/userAssignedIdentities/NAME"
         )
     return value
@@ -35,7 +35,7 @@ def _identity(_context: click.Context, _parameter: click.Parameter, value: str |
 def _digest(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
     if IMAGE.fullmatch(value) is None:
         raise click.BadParameter(
-            f"{value!r:.200} is no digest, and another image may get a tag's name later: "
+            f"{value!r:.200} is not an image by digest, and a tag may later name another image: "
             "`az acr repository show --name REGISTRY --image REPOSITORY:TAG --query digest` prints the digest for "
             "REGISTRY.azurecr.io/REPOSITORY@sha256:…"
         )
@@ -51,9 +51,19 @@ def _digest(_context: click.Context, _parameter: click.Parameter, value: str) ->
     help="Id of the Azure subscription.",
 )
 @click.option(
-    "--resource-group", envvar="LANDFALL_RESOURCE_GROUP", show_envvar=True, required=True, help="Resource group."
+    "--resource-group",
+    envvar="LANDFALL_RESOURCE_GROUP",
+    show_envvar=True,
+    required=True,
+    help="Resource group of the workspace.",
 )
-@click.option("--workspace", envvar="LANDFALL_WORKSPACE", show_envvar=True, required=True, help="Azure ML workspace.")
+@click.option(
+    "--workspace",
+    envvar="LANDFALL_WORKSPACE",
+    show_envvar=True,
+    required=True,
+    help="Name of the Azure ML workspace.",
+)
 @click.option(
     "--pipelines",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
@@ -78,9 +88,9 @@ def _digest(_context: click.Context, _parameter: click.Parameter, value: str) ->
     "--cluster-identity",
     callback=_identity,
     metavar="ARM_ID",
-    help="User-assigned identity with which jobs mount the datastores (default: none, and no cluster is created).",
+    help="User-assigned identity with which jobs mount the datastores (default: none; no cluster is created).",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of lines NAME=value.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of NAME=value lines.")
 def publish(
     *,
     subscription: str,
@@ -95,10 +105,10 @@ def publish(
 ) -> None:
     """Register the training's environment and code, datastores and clusters in an Azure ML workspace.
 
-    Prints the function app's settings that refer to them. A cluster gets the first of its sizes in clusters.yaml that
-    the workspace's region and quota have. What exists already is left unchanged; a cluster that the pipelines' jobs
-    could not run on is an error that says how to change it. The version of the code is its digest,
-    so the same code is never uploaded twice; the same holds for the files that pipelines bring.
+    Prints the app settings that refer to them. A cluster gets the first size of its list in clusters.yaml that the
+    region offers within the quota. Existing resources are not changed. If the pipelines' jobs could not run on an
+    existing cluster, the command fails and says how to change the cluster. The code, and the files that pipelines
+    define, are versioned by their digest, so that the same content is uploaded only once.
     """
     publication = Publication(
         root=ROOT,

@@ -33,7 +33,7 @@ COMPUTE_WITHIN_S = 600
 COMPUTE_POLL_S = 1.0
 READ_TIMEOUT_S = 60
 FILES_DATASTORE = "workspaceblobstore"
-"""The datastore that each workspace has for its users' data."""
+"""The datastore for users' data that each workspace has."""
 BLOCK_BYTES = 4 << 20
 """Bytes of one request of an upload; a larger file is sent in blocks, each of which is repeated by itself."""
 
@@ -111,7 +111,7 @@ class AzureMlWorkspace:
     def ensure_environment(self, name: str, version: str, *, image: str, conda_file: str | None = None) -> bool:
         """Register an image, unless that version exists. Azure ML installs a conda file on it in the first job.
 
-        Raises CliError where the version exists with another image.
+        Raises CliError if the version exists with another image.
         """
         from azure.ai.ml.entities import Environment
 
@@ -125,15 +125,16 @@ class AzureMlWorkspace:
         if not created and (found := environments.get(name, version).image) != image:
             raise CliError(
                 f"environment {name}:{version}: expected image {image}, got {found}. A version's image cannot be "
-                "changed: push the image that it has again, or change the image's files, which gives another version."
+                "changed: push the expected image again, or change the image's files, which results in another "
+                "version."
             )
         return created
 
     def ensure_files(self, name: str, version: str, files: Mapping[str, Path]) -> bool:
         """Upload files to the workspace's storage and register their folder, unless that version exists.
 
-        The asset comes last, so that a version that exists is whole. The client's own upload would take the folder
-        and no other address than that of the public cloud.
+        The asset is registered last, so that an existing version is complete. The client's own upload takes only
+        whole folders, and works only in the public cloud.
         """
         from azure.ai.ml.entities import Data
 
@@ -166,7 +167,7 @@ class AzureMlWorkspace:
     def ensure_datastore(self, name: str, *, account: str, container: str) -> bool:
         """Register a container under a name, without credentials: jobs use the cluster's identity.
 
-        Raises CliError where the name is taken by another container.
+        Raises CliError if the name is taken by another container.
         """
         from azure.ai.ml.entities import AzureBlobDatastore
 
@@ -182,21 +183,24 @@ class AzureMlWorkspace:
         return created
 
     def archive_model(self, name: str, version: str) -> None:
-        """Hide a version of a model from lists; Azure ML's client deletes none. Repeating it changes nothing."""
+        """Archive a version of a model, which hides it from lists: Azure ML's client cannot delete it.
+
+        Can be repeated.
+        """
         models: Any = self._client.models
         models.archive(name, version)
 
     def log_tail(self, job: str, *, max_bytes: int) -> str | None:
-        """Return the end of a job's log, None where there is none. Raises LogUnreadableError."""
+        """Return the end of a job's log, None if there is none. Raises LogUnreadableError."""
         from function_app.adapters.azure_ml_logs import JobLogs
 
         return JobLogs(client_id=None).tail(self._client, job, max_bytes=max_bytes)
 
     def ensure_cluster(self, wanted: WantedCluster) -> PublishedCluster:
-        """Create a cluster with the first of its sizes that can be had, unless one of that name exists.
+        """Create a cluster with the first available size of its list, unless it exists.
 
-        Raises CliError where one exists that the pipelines' jobs could not run on, with the commands that change it,
-        and where none can be created.
+        Raises CliError if the pipelines' jobs could not run on an existing cluster, with the commands that change it,
+        or if the cluster cannot be created.
         """
         computes: Any = self._client.compute
         try:
@@ -214,7 +218,7 @@ class AzureMlWorkspace:
         return PublishedCluster(created=False, choice=Choice(vm_size=size.vm_size if size else found.size))
 
     def examine(self, wanted: WantedCluster) -> list[tuple[str, str]]:
-        """Return what is wrong with a cluster that the pipelines name, each with the command that mends it."""
+        """Return what is wrong with a cluster that the pipelines name, each with the command that fixes it."""
         computes: Any = self._client.compute
         try:
             found = computes.get(wanted.name)
@@ -231,7 +235,7 @@ class AzureMlWorkspace:
         return problems or self._without_quota(wanted, str(found.size))
 
     def _without_quota(self, wanted: WantedCluster, vm_size: str) -> list[tuple[str, str]]:
-        """Return why a cluster gets no nodes, with what to ask Azure for."""
+        """Return why a cluster gets no nodes, with the quota to request."""
         region = self.region()
         refusal = region.refusal(vm_size, wanted.cluster.priority, wanted.needed_nodes)
         if refusal is None:

@@ -1,4 +1,4 @@
-"""What only a person's rights show of a deployment: event subscriptions, roles, clusters, quota, the image."""
+"""Checks that need the user's own rights: event subscriptions, roles, clusters, quota, the image."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ GRANTS = {
         ("Storage Blob Data Contributor", "container `landfall-dead-letters`"),
     ),
 }
-"""Who works → role and scope, in the words of docs/security.md, which has the reasons."""
+"""Identity → its roles and scopes, in the words of docs/security.md, which has the reasons."""
 _SCOPES = {
     "host account": r"/storageAccounts/lfhost[^/]*",
     "workspace account": r"/storageAccounts/lfml[^/]*",
@@ -68,10 +68,10 @@ _SCOPES = {
 
 
 class Clusters(Protocol):
-    """What is asked of a workspace."""
+    """The part of a workspace that the checks need."""
 
     def examine(self, wanted: WantedCluster) -> list[tuple[str, str]]:
-        """Return what is wrong with a cluster, each with the command that mends it."""
+        """Return what is wrong with a cluster, each with the command that fixes it."""
         ...
 
 
@@ -91,13 +91,13 @@ class Deployment:
 
 
 Finding = tuple[str, str, str]
-"""Subject, what is wrong with it, and the command that mends it; nothing is wrong where the last two are empty."""
+"""Subject, problem, and the command that fixes it; if the last two are empty, nothing is wrong."""
 
 
 def azure_checks(
     deployment: Deployment, pipelines: Path, open_workspace: Callable[[WorkspaceId], Clusters]
 ) -> list[Check]:
-    """Return the checks that `az` can make. What could not be asked is unknown, never good."""
+    """Return the checks that `az` can make. A check that failed to run is unknown, never good."""
     signed_in = _asked("sign-in", "az", partial(_sign_in, deployment))
     if any(check.state is not CheckState.OK for check in signed_in):
         return signed_in
@@ -118,7 +118,7 @@ def azure_checks(
 
 
 def _asked(part: str, subject: str, ask: Callable[[], Iterator[Finding]]) -> list[Check]:
-    """Return the findings of one question as checks."""
+    """Return the findings of one part as checks; a CliError becomes an unknown check."""
     checks = []
     try:
         for about, says, fix in ask():
@@ -225,12 +225,12 @@ def _notification_topic(deployment: Deployment) -> Iterator[Finding]:
         yield "notification topic", "the resource group has none", PROVISION
     for name, schema in schemas.items():
         right = schema == "CloudEventSchemaV1_0"
-        says = "accepts CloudEvents" if right else f"its schema is {schema}, and the app sends CloudEvents"
+        says = "accepts CloudEvents" if right else f"its schema is {schema}, but the app sends CloudEvents"
         yield name, says, "" if right else PROVISION
 
 
 def _roles(deployment: Deployment, topics: list[Mapping[str, Any]]) -> Iterator[Finding]:
-    """Yield, for each identity that works, the roles that it lacks."""
+    """Yield the roles that each identity lacks."""
     fix = "check your rights: the role Reader on the resource group is enough"
     identities = az("identity", "list", "--resource-group", deployment.resource_group, fix=fix) or []
     with reading("az identity list"):

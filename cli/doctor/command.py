@@ -47,20 +47,22 @@ OpenWorkspace = Callable[["WorkspaceId"], "Clusters"]
     type=click.IntRange(0, MAX_WAIT_S),
     metavar="SECONDS",
     default=DEFAULT_WAIT_S,
-    help="Longest wait until Application Insights shows the item that the app sent; 0 looks once.",
+    help=(
+        "Maximum time to wait until Application Insights shows the item that the app sent, in seconds; 0 checks once."
+    ),
 )
 @as_json_option
 @with_api
 def doctor(client: ApiClient, *, telemetry_wait_s: int, as_json: bool) -> int:
-    """Check that a deployment has all that it needs, and print the command that mends what is wrong.
+    """Check a deployment, and print the command that fixes each problem.
 
-    The function app looks at what it needs with its own identity: storage, queues, tables, workspace, clock, and
-    whether telemetry and the notification topic take what it sends. For a deployment in Azure, `az` is asked for
-    event subscriptions, roles, clusters, quota, image, and the telemetry item that was sent; this takes a clone,
-    whose templates say how they should be.
+    The function app checks with its own identity what it depends on: storage, queues, tables, workspace, clock, and
+    that telemetry and the notification topic accept what it sends. For a deployment in Azure, `az` then checks event
+    subscriptions, roles, clusters, quota and image, and that the telemetry item has arrived. This needs a clone,
+    whose templates state the expected values.
 
-    Exit status: 0 nothing is wrong; 1 something is wrong; 2 wrong usage; 3 nothing is wrong, but something could not
-    be looked at.
+    Exit status: 0 nothing is wrong; 1 something is wrong; 2 wrong usage; 3 nothing is wrong, but a check could not be
+    made.
     """
     checks = examine(client, os.environ, _open_workspace, telemetry_wait_s=telemetry_wait_s)
     if as_json:
@@ -79,9 +81,9 @@ def examine(
     *,
     telemetry_wait_s: float = DEFAULT_WAIT_S,
 ) -> list[Check]:
-    """Return all checks. An app that cannot look is itself what is wrong, and Azure is asked all the same.
+    """Return all checks. If the app cannot make its checks, that is a finding, and Azure is checked nevertheless.
 
-    Telemetry is waited for only where nothing else is wrong.
+    It waits for telemetry only if nothing else is wrong.
     """
     try:
         found = client.get("/api/doctor")
@@ -125,7 +127,7 @@ def _in_azure(deployment: Deployment, pipelines: Path, open_workspace: OpenWorks
 
 
 def _read_back(deployment: Deployment, trace_id: str, checks: Sequence[Check], wait_s: float) -> Iterator[Check]:
-    """Yield whether the item arrived that the app sent; nothing where it sent none, or `az` is not signed in."""
+    """Yield a check that the app's telemetry item arrived; nothing if it sent no item or `az` is not signed in."""
     from cli.doctor.telemetry import read_back
 
     was_sent = any(check.subject == ONE_ITEM and check.state is CheckState.OK for check in checks)
@@ -134,12 +136,12 @@ def _read_back(deployment: Deployment, trace_id: str, checks: Sequence[Check], w
         return
     wait_s = 0 if exit_code(checks) == WRONG else wait_s
     if wait_s:
-        click.echo(f"waiting up to {wait_s:.0f} s for the telemetry that the app sent to be in the logs", err=True)
+        click.echo(f"waiting up to {wait_s:.0f} s until the logs have the telemetry item that the app sent", err=True)
     yield read_back(deployment, trace_id, wait_s)
 
 
 def _from_environment(environ: Mapping[str, str]) -> Deployment | None:
-    """Return the deployment that azd's variables name, None where they name none."""
+    """Return the deployment that azd's variables describe, or None."""
     from cli.deploy.assets import ENVIRONMENT_NAME
     from cli.deploy.workspace import WorkspaceId
     from cli.doctor.azure import Deployment
@@ -163,7 +165,7 @@ def _absent() -> Iterator[Check]:
 
 
 def _clock(app: str) -> Check:
-    """Compare this machine's clock with the app's: a sign-in with a wrong one is refused."""
+    """Compare this machine's clock with the app's: Azure refuses sign-ins from a machine whose clock is wrong."""
     skew_s = (datetime.now(UTC) - datetime.fromisoformat(app)).total_seconds()
     right = abs(skew_s) <= MAX_SKEW_S
     return Check(
@@ -180,7 +182,7 @@ def _check(members: Mapping[str, Any]) -> Check:
 
 
 def exit_code(checks: Iterable[Check]) -> int:
-    """Return 0 where nothing is wrong; what a deployment does not have is not wrong."""
+    """Return the exit status. A part that a deployment does not have is not wrong."""
     states = {check.state for check in checks}
     if CheckState.WRONG in states:
         return WRONG
@@ -188,13 +190,13 @@ def exit_code(checks: Iterable[Check]) -> int:
 
 
 def describe(checks: Sequence[Check]) -> Iterator[str]:
-    """Yield the lines that describe the checks: one for each, and below it the command that mends it."""
+    """Yield the lines that describe the checks: one for each, followed by the command that fixes it."""
     for check in checks:
         yield f"{LABELS[check.state]:<10} {check.part:<13} {check.subject}: {check.says}"
         if check.fix:
-            yield f"{'':<10} to mend it:   {check.fix}"
+            yield f"{'':<10} to fix it:    {check.fix}"
     counts = {state: sum(check.state is state for check in checks) for state in CheckState}
     yield (
-        f"{len(checks)} checks: {counts[CheckState.WRONG]} wrong, {counts[CheckState.UNKNOWN]} could not be looked "
-        f"at, {counts[CheckState.ABSENT]} of things that this deployment does not have"
+        f"{len(checks)} checks: {counts[CheckState.WRONG]} wrong, {counts[CheckState.UNKNOWN]} could not be checked, "
+        f"{counts[CheckState.ABSENT]} of things that this deployment does not have"
     )

@@ -14,10 +14,13 @@ TIMEOUT_S = 30.0
 
 
 def twin_subscriptions(functions_url: str) -> list[Check]:
-    """Return the checks of the twin's subscriptions; one that is absent where this is no twin of this clone."""
+    """Return the checks of the twin's subscriptions, or one absent check if the twin is not of this clone."""
     twin = running_twin_of_this_clone()
     if twin is None or twin.functions_url != functions_url:
-        says = "the twin of this function app runs in another clone, which can look at its subscriptions"
+        says = (
+            "the twin of this function app runs in another clone: run `landfall doctor` there to check its "
+            "subscriptions"
+        )
         return [Check(part="events", subject="local twin", state=CheckState.ABSENT, says=says)]
     return subscription_checks(twin.event_grid_url)
 
@@ -34,7 +37,9 @@ def subscription_checks(event_grid_url: str) -> list[Check]:
             right = [] if problems else [f"its filters are right, and it writes to {wanted['queue']}"]
             checks += [_check(str(wanted["topic"]), says, is_wrong=bool(problems)) for says in problems + right]
     except (httpx.HTTPError, httpx.InvalidURL, ValueError, LookupError, TypeError, AttributeError) as error:
-        return [_check("emulator", f"the Event Grid emulator does not say what it has: {error!r}", is_wrong=True)]
+        return [
+            _check("emulator", f"the Event Grid emulator did not list its subscriptions: {error!r}", is_wrong=True)
+        ]
     return checks
 
 

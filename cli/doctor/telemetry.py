@@ -1,4 +1,4 @@
-"""Whether telemetry arrives: the item that the app sent for `landfall doctor` is read back from the logs."""
+"""Check that telemetry arrives: read the item that the app sent for `landfall doctor` from the logs."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def read_back(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Check:
-    """Return whether the logs have an item of this trace; ask until they have it, for ``wait_s`` at most."""
+    """Return a check that the logs have an item of this trace; query them for at most ``wait_s``."""
     began_s, mend = clock(), "landfall doctor"
     if not TRACE_ID.fullmatch(trace_id):  # it becomes part of a query
-        return _check(CheckState.UNKNOWN, "the app does not say in which trace it sent its item", "azd deploy")
+        return _check(CheckState.UNKNOWN, "the app did not name the trace of the item that it sent", "azd deploy")
     try:
         workspace, scope = _logs(deployment)
         if not workspace:
@@ -54,8 +54,8 @@ def read_back(
 
 def _not_yet(wait_s: float) -> Check:
     says = (
-        f"the item that the app sent is not in the logs after {wait_s:.0f} s; it may take some minutes, and until "
-        "tomorrow where the daily limit is reached (query logs-capped)"
+        f"the item that the app sent is not in the logs after {wait_s:.0f} s; it may take some minutes, or until "
+        f"tomorrow if the daily limit is reached (query logs-capped)"
     )
     longer_s = min(max(wait_s * 3, DEFAULT_WAIT_S), MAX_WAIT_S)
     return _check(CheckState.UNKNOWN, says, f"landfall doctor --telemetry-wait {longer_s:.0f}")
@@ -66,7 +66,7 @@ def _check(state: CheckState, says: str, fix: str) -> Check:
 
 
 def _logs(deployment: Deployment) -> tuple[str, str]:
-    """Return the id by which the workspace is queried and its ARM id; nothing where there is none."""
+    """Return the id by which the workspace is queried and its ARM id; nothing if there is none."""
     found = listed(f"{deployment.group_id}/providers/Microsoft.OperationalInsights/workspaces", LOGS_VERSION)
     with reading("az rest"):
         own = [one for one in found if str(one["name"]).startswith("log-")]

@@ -1,1 +1,1 @@
-"""Commands that turn what other systems ran into scripts and pipelines."""
+"""Commands that convert notebooks and jobs of other systems to scripts and pipelines."""

@@ -1,4 +1,4 @@
-"""``landfall import-batchai``. Imports nothing of azure."""
+"""``landfall import-batchai``. It imports no Azure SDK."""
 
 from __future__ import annotations
 
@@ -21,18 +21,23 @@ _MAX_NODES = 100
 @click.argument("job", type=click.Path(path_type=Path), metavar="JOB")
 @dataset_option
 @target_option
-@click.option("--cluster", metavar="NAME", help="Cluster of clusters.yaml to train on (default: the first).")
-@click.option("--json", "is_json", is_flag=True, help="Print one JSON object: the file, and what was not mapped.")
+@click.option("--cluster", metavar="NAME", help="Cluster of clusters.yaml to train on (default: the first one).")
+@click.option(
+    "--json",
+    "is_json",
+    is_flag=True,
+    help="Print one JSON object with the file and the settings that were not mapped.",
+)
 def import_batchai(
     job: Path, dataset: str | None, target: Path | None, cluster: str | None, *, is_json: bool
 ) -> None:
-    """Write a pipeline file for a job of Azure Batch AI, and list what it cannot express.
+    """Write a pipeline file for a job of Azure Batch AI, and list the settings that it cannot express.
 
-    JOB is the JSON file that created the job: a Horovod job, or one that runs a Python script under MPI. Each part
-    without a counterpart is listed with what to do instead. Secrets and passwords are not read. What the job does not
-    say is marked with CHECK. A file that exists is not overwritten.
+    JOB is the JSON file that created the job: a Horovod job, or a job that runs a Python script under MPI. Each
+    setting without a counterpart is listed with what to do instead. Values that the job does not state are marked
+    with CHECK. Secrets and passwords are not read. An existing file is not overwritten.
 
-    Exit status: 0 the file is written; 1 the job cannot become a pipeline; 2 wrong usage.
+    Exit status: 0 the file is written; 1 the job cannot be converted; 2 wrong usage.
     """
     name = one_line(str(job))
     imported = read_job(read_at_most(job, MAX_JOB_BYTES + 1, wanted="the JSON file that created the job"), name)
@@ -45,7 +50,7 @@ def import_batchai(
 
 
 def _script_of(job: ImportedJob) -> str:
-    """Return the script's place beside the pipeline, by a name that may stand there."""
+    """Return the script's path next to the pipeline, with a valid name."""
     stem = re.sub(r"[^A-Za-z0-9_-]+", "_", PurePosixPath(job.script).stem).lstrip("-")[:100] or "train"
     return f"scripts/{stem}.py"
 
@@ -83,7 +88,7 @@ def _lines(job: ImportedJob, dataset: str, machines: dict[str, object], name: st
 
 
 def _processes(job: ImportedJob, machines: dict[str, object]) -> str:
-    """Return what to look at in the choice of the cluster."""
+    """Return a comment on the choice of the cluster."""
     wanted = -(-job.num_processes // job.num_nodes)
     offered = machines.get("processes_per_node")
     text = f"the job had {job.num_processes} processes on {job.num_nodes} nodes"

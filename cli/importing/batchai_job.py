@@ -1,4 +1,4 @@
-"""Read a job of Azure Batch AI (2017 to 2019), and say what of it a pipeline can express.
+"""Read a job of Azure Batch AI (2017 to 2019), and tell the settings that a pipeline can express from the others.
 
 The members are those of the service's REST API, version 2018-05-01; its command line read the same files.
 """
@@ -19,7 +19,7 @@ from shared.safe_text import shown
 
 MAX_JOB_BYTES = 1 << 20
 WEEK_S = 7 * 24 * 3600
-"""Batch AI's own limit for a job without one."""
+"""Batch AI's limit for a job that states no limit."""
 _MPI = {
     "horovodSettings": "Horovod",
     "customMpiSettings": "MPI",
@@ -52,10 +52,10 @@ _MAX_SHOWN_CHARS = 200
 
 @dataclass(frozen=True, kw_only=True)
 class NotMapped:
-    """Something of the job that the pipeline does not have."""
+    """A setting of the job that the pipeline does not have."""
 
     member: str
-    """Where it stands in the job."""
+    """Its path in the job."""
     what: str
     instead: str
     """What to do about it."""
@@ -63,7 +63,7 @@ class NotMapped:
 
 @dataclass(kw_only=True)
 class ImportedJob:
-    """What a pipeline takes over from a job."""
+    """The settings that a pipeline takes over from a job."""
 
     num_nodes: int
     script: str
@@ -75,26 +75,26 @@ class ImportedJob:
     shm_size: str = ""
     distribution: str = "mpi"
     image: str = ""
-    """By digest; empty: Landfall's."""
+    """The image by digest; empty for Landfall's own image."""
     not_mapped: list[NotMapped] = field(default_factory=list)
 
     def leave(self, member: str, what: str, instead: str) -> None:
-        """Note something that has no counterpart."""
+        """Record a setting that has no counterpart."""
         text = what if len(what) <= _MAX_SHOWN_CHARS else f"{what[:_MAX_SHOWN_CHARS]}…"
         self.not_mapped.append(NotMapped(member=member, what=text, instead=instead))
 
 
 def read_job(content: bytes, name: str) -> ImportedJob:
-    """Return what a pipeline takes over from a job. Raises CliError for what is none, or uses another tool kit."""
+    """Return the settings that a pipeline takes over. Raises CliError if this is not a job that can be converted."""
     properties = _properties(content, name)
     kits = [kit for kit in (*_MPI, _TENSORFLOW, *_OTHERS) if properties.get(kit) is not None]
     if len(kits) != 1:
         seen = f"has {' and '.join(kits)}" if kits else "has no settings of a tool kit, such as horovodSettings"
-        raise CliError(f"{name}: is not one job of Batch AI: it {seen}. Pass the JSON that created the job.")
+        raise CliError(f"{name}: is not a Batch AI job: it {seen}. Pass the JSON that created the job.")
     if kits[0] in _OTHERS:
         raise CliError(
             f"{name}: {kits[0]} started a tool kit of its own, which Landfall does not. "
-            "Write the script for Horovod first: docs/scripts.md."
+            "Convert the script to Horovod first: docs/scripts.md."
         )
     settings = _mapping(properties[kits[0]], kits[0], name)
     if kits[0] == _TENSORFLOW:
@@ -117,25 +117,25 @@ def _refuse_parameter_servers(settings: Mapping[str, Any], properties: Mapping[s
         counts = f"{shown(json.dumps(workers))} workers and {shown(json.dumps(servers))} parameter servers"
         raise CliError(
             f"{name}: {_TENSORFLOW} started {counts}, and Landfall starts the same script on every GPU. "
-            "Write the script for Horovod first: docs/scripts.md."
+            "Convert the script to Horovod first: docs/scripts.md."
         )
 
 
 def _properties(content: bytes, name: str) -> Mapping[str, Any]:
     if len(content) > MAX_JOB_BYTES:
-        raise CliError(f"{name}: is larger than {MAX_JOB_BYTES >> 20} MiB, so it is no job of Batch AI.")
+        raise CliError(f"{name}: is larger than {MAX_JOB_BYTES >> 20} MiB, so it is not a Batch AI job.")
     try:
         members = json.loads(content)
     except (ValueError, RecursionError) as error:
         what = str(error) if isinstance(error, ValueError) else "nested too deeply"
-        raise CliError(f"{name}: is no JSON: {shown(what)}. Pass the JSON that created the job.") from error
+        raise CliError(f"{name}: is not JSON: {shown(what)}. Pass the JSON that created the job.") from error
     found = members.get("properties", members) if isinstance(members, dict) else None
     return _mapping(found, "properties", name)
 
 
 def _mapping(value: object, member: str, name: str) -> Mapping[str, Any]:
     if not isinstance(value, dict):
-        raise CliError(f"{name}: {member} is no JSON object, so it is no job of Batch AI.")
+        raise CliError(f"{name}: {member} is not a JSON object, so it is not a Batch AI job.")
     return value
 
 
@@ -143,7 +143,7 @@ def _items(value: object, member: str, name: str) -> list[Mapping[str, Any]]:
     if value is None:
         return []
     if not isinstance(value, list):
-        raise CliError(f"{name}: {member} is no list. Pass the JSON that created the job.")
+        raise CliError(f"{name}: {member} is not a list. Pass the JSON that created the job.")
     return [_mapping(item, member, name) for item in value]
 
 
@@ -205,7 +205,7 @@ def _leave_tool_kit(job: ImportedJob, kit: str, settings: Mapping[str, Any]) -> 
 
 
 def _take_command(job: ImportedJob, text: str, kit: str, name: str) -> None:
-    """Take over what a command line runs: variables, MPI's processes, and Python with a script and its arguments."""
+    """Take over a command line: variables, MPI's processes, and Python with a script and its arguments."""
     member = f"{kit}.commandLine"
     started = read_command_line(text, f"{name}: {member}")
     job.script = started.script
@@ -244,7 +244,7 @@ def _take_arguments(job: ImportedJob, words: Sequence[str], kit: str) -> None:
         instead = (
             _instead_of(found[1], word, flag or "an argument")
             if found
-            else "Arguments reach the script word for word, without a shell. Write the value itself."
+            else "No shell expands arguments. Write the value itself."
         )
         job.leave(kit, shown_argument, instead)
 
@@ -294,7 +294,7 @@ def _take_environment(job: ImportedJob, properties: Mapping[str, Any], name: str
         job.leave(
             "secrets",
             _text(each.get("name")),
-            "Its value is not read. Let the script ask Key Vault with the cluster's identity.",
+            "Its value is not read. Let the script read it from Key Vault with the cluster's identity.",
         )
 
 
@@ -379,7 +379,7 @@ def _leave_directories(job: ImportedJob, properties: Mapping[str, Any], name: st
             what = _text(each.get("azureFileUrl")) or _text(each.get("containerName")) or "a file system"
             where = _text(each.get("relativeMountPath"))
             instead = (
-                "Nothing is mounted but the dataset version. Put scripts beside the pipeline, data into a dataset."
+                "Only the dataset version is mounted. Put scripts next to the pipeline, and data into a dataset."
             )
             job.leave(f"mountVolumes.{kind}", f"{what} at {where}", instead)
 

@@ -86,7 +86,7 @@ def split_words(text: str, place: str) -> list[str]:
     try:
         return list(lexer)
     except ValueError as error:
-        raise CliError(f"{place} is no command line: {error}. Correct it first.") from error
+        raise CliError(f"{place} is not a valid command line: {error}. Correct it first.") from error
 
 
 def _commands(text: str, place: str, depth: int = 0) -> Iterator[list[str]]:

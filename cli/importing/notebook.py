@@ -33,7 +33,7 @@ _MAX_SHOWN_CHARS = 60
 
 @dataclass(frozen=True, kw_only=True)
 class LeftOut:
-    """One line or statement that the script does not have."""
+    """A line or statement that was left out of the script."""
 
     cell: int
     line: int
@@ -46,7 +46,7 @@ class LeftOut:
 
 @click.group(epilog="Example: landfall script from-notebook train.ipynb")
 def script() -> None:
-    """Make scripts that a pipeline can run."""
+    """Convert notebooks to scripts that a pipeline can run."""
 
 
 @script.command(name="from-notebook", epilog="Example: landfall script from-notebook train.ipynb")
@@ -56,18 +56,18 @@ def script() -> None:
     "output",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Script to write (default: the notebook's name with .py, beside it).",
+    help="Script to write (default: NOTEBOOK with the suffix .py).",
 )
-@click.option("--overwrite", is_flag=True, help="Replace a script that exists.")
-@click.option("--json", "is_json", is_flag=True, help="Print one JSON object: the script, and what was left out.")
+@click.option("--overwrite", is_flag=True, help="Replace an existing script.")
+@click.option("--json", "is_json", is_flag=True, help="Print one JSON object with the script and what was left out.")
 def from_notebook(notebook: Path, output: Path | None, *, overwrite: bool, is_json: bool) -> None:
     """Write the code cells of a notebook as a script.
 
     Magics, shell commands, cells in other languages, plots and displayed values are left out: they are listed, and
-    stay as comments. `%time` and `%env` keep their effect. What a script may not have, such as an await outside of
-    functions, is named. Nothing is run. Pass the script to `landfall lint` next.
+    kept as comments. `%time` and `%env` keep their effect. Code that a script may not contain, such as an await
+    outside of functions, is named. No cell is run. Pass the script to `landfall lint` next.
 
-    Exit status: 0 the script is written; 1 it exists, or the notebook cannot be read; 2 wrong usage.
+    Exit status: 0 the script is written; 1 the script exists already, or the notebook cannot be read; 2 wrong usage.
     """
     name = one_line(str(notebook))
     if notebook.suffix.lower() != NOTEBOOK_SUFFIX:
@@ -104,7 +104,7 @@ def _problem(text: str, name: str) -> str | None:
 
 
 def _write(path: Path, text: str, *, is_replaced: bool) -> None:
-    """Write a file whole or not at all. Raises CliError where it exists."""
+    """Write a file atomically. Raises CliError if it exists and may not be replaced."""
     if is_replaced:
         replace_whole(path, text.encode())
     else:
@@ -112,7 +112,7 @@ def _write(path: Path, text: str, *, is_replaced: bool) -> None:
 
 
 def script_of(notebook: Notebook, name: str) -> tuple[str, list[LeftOut]]:
-    """Return the script of a notebook, and what it does not have."""
+    """Return the script of a notebook, and what was left out of it."""
     trees = [ast.parse("\n".join([*cell.lines, ""])) for cell in notebook.cells]
     plots = _Plots(trees)
     omissions = {(each.cell, each.line): each for each in notebook.omissions}
@@ -161,7 +161,7 @@ class _Plots:
 
     def __init__(self, cells: Sequence[ast.Module]) -> None:
         self._names = {"display"}
-        """Names that belong to a library for plots, or to what one of its calls returned."""
+        """Names of plotting libraries, and of objects that their calls returned."""
         self._cells = cells
         self.dropped: dict[ast.stmt, set[str]] = {}
         """Statements with the names that they bind."""
@@ -173,7 +173,7 @@ class _Plots:
         self._restore()
 
     def _restore(self) -> None:
-        """Keep what another statement, which stays, reads."""
+        """Keep statements whose names are read by a statement that stays."""
         while True:
             kept = [node for tree in self._cells for node in tree.body if node not in self.dropped]
             used = {n.id for node in kept for n in ast.walk(node) if isinstance(n, ast.Name)}
@@ -236,7 +236,7 @@ class _Plots:
 
 
 def _root(node: ast.expr) -> str:
-    """Return the first name of a chain of attributes, calls and subscripts; empty where there is none."""
+    """Return the first name of a chain of attributes, calls and subscripts; empty if there is none."""
     while isinstance(node, ast.Attribute | ast.Call | ast.Subscript):
         node = node.func if isinstance(node, ast.Call) else node.value
     return node.id if isinstance(node, ast.Name) else ""

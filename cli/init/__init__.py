@@ -1,1 +1,1 @@
-"""``landfall init``: looks at shards and writes a pipeline file for them."""
+"""``landfall init``: samples shards and writes a pipeline file for them."""

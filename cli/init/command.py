@@ -1,4 +1,4 @@
-"""``landfall init``. Imports nothing of azure, except for URLs."""
+"""``landfall init``. It imports the Azure SDK only for URLs."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ dataset_option = click.option(
     "--dataset",
     callback=checked_dataset,
     metavar="NAME",
-    help="Name of dataset and pipeline (default: the folder's or the file's name).",
+    help="Name of the dataset and the pipeline (default: the name of the folder or file).",
 )
 target_option = click.option(
     "--to",
     "target",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Pipeline file to write, beside a clusters.yaml (default: pipelines/NAME.yaml).",
+    help="Pipeline file to write, in a folder with a clusters.yaml (default: pipelines/NAME.yaml).",
 )
 EXISTS = "Remove it, or pass another file to --to."
 
@@ -59,19 +59,22 @@ EXISTS = "Remove it, or pass another file to --to."
 @click.option(
     "--cluster",
     metavar="NAME",
-    help="Cluster of clusters.yaml to train on (default: the first, or asked on a terminal).",
+    help="Cluster of clusters.yaml to train on (default: the first one; on a terminal, you are asked).",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object: the file, and what is left to check.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON object with the file and what is left to check."
+)
 def init(
     shards: tuple[str, ...], dataset: str | None, target: Path | None, cluster: str | None, *, as_json: bool
 ) -> None:
-    """Look at a few shards, and write a pipeline file for them.
+    """Write a pipeline file for a dataset by sampling a few of its shards.
 
-    PATH is a folder of shards (default: this folder), or a file; URL that of a blob, or of a folder of a storage
-    account, which ends with /, such as https://NAME.blob.core.windows.net/datasets/photos/v1/. Files may have any
-    names and lie in folders, as Spark, Dask and pandas write them: the layout is proposed, too. Comments in the file
-    say where each value came from. What the data do not tell is asked on a terminal, and otherwise marked with
-    CHECK. A file that exists is not overwritten. `landfall pack` does this at its end.
+    PATH is a file or a folder of shards (default: the current folder). URL is the URL of a blob, or of a folder in a
+    storage account; a folder's URL ends with /, such as https://NAME.blob.core.windows.net/datasets/photos/v1/. Files
+    may have any names and be in subfolders, as Spark, Dask and pandas write them: the command then proposes the
+    `data.layout`. Comments in the file say where each value comes from. On a terminal, the command asks for values
+    that the data does not show; otherwise they are marked with CHECK. An existing file is not overwritten. `landfall
+    pack` does the same as its last step.
     """
     written = write_pipeline(shards, dataset or _name_of(shards), target, cluster)
     if as_json:
@@ -87,7 +90,7 @@ class Written:
     file: Path
     marks: Sequence[str]
     is_new: bool
-    """Whether the file was not there before, with this very content."""
+    """Whether the file was written; False if it existed with the same content."""
 
 
 def write_pipeline(
@@ -98,10 +101,10 @@ def write_pipeline(
     *,
     otherwise: str = EXISTS,
 ) -> Written:
-    """Look at shards and write a pipeline for them; a file that says the same already stays as it is.
+    """Write a pipeline file for shards; a file with the same content is kept.
 
-    Raises CliError, with what to do ``otherwise`` where another file is in the way, and click.UsageError where there
-    is no shard.
+    Raises CliError if the file exists with other content (``otherwise`` says what to do then), and click.UsageError
+    if there is no shard.
     """
     file = _pipeline_file(target, dataset)
     is_there = file.is_file()
@@ -119,10 +122,10 @@ def write_pipeline(
 
 
 def new_pipeline_file(target: Path | None, dataset: str) -> Path:
-    """Return the file to write. Raises CliError where it exists, or its folder does not."""
+    """Return the file to write. Raises CliError if it exists, or its folder does not."""
     file = _pipeline_file(target, dataset)
     if file.exists():
-        raise CliError(f"{one_line(str(file))}: exists. {EXISTS}")
+        raise CliError(f"{one_line(str(file))}: exists already. {EXISTS}")
     return file
 
 
@@ -136,7 +139,7 @@ def _pipeline_file(target: Path | None, dataset: str) -> Path:
 
 
 def dataset_name(text: str) -> str:
-    """Return a file's or folder's name as a dataset may be called, empty where nothing of it remains."""
+    """Return the name of a file or folder as a valid dataset name; empty if no valid character remains."""
     return re.sub(r"[^a-z0-9_-]+", "-", text.lower()).strip("-_")[:63]
 
 
@@ -202,7 +205,7 @@ def _opened(shard: ShardInput) -> Iterator[ShardSource]:
 def _counts(
     arguments: Sequence[str], by_split: Mapping[str, Sequence[ShardInput]], looked: Mapping[str, Sequence[Looked]]
 ) -> tuple[dict[str, int], str]:
-    """Return the records of each split, and how they are known: stated beside the shards, counted, or estimated."""
+    """Return the record count of each split and its source: stated next to the shards, counted, or estimated."""
     path = find_counts(arguments or (".",))
     if path is not None:
         with contextlib.suppress(OSError, CountsError):
@@ -239,7 +242,7 @@ def _classes(arguments: Sequence[str]) -> tuple[str, ...]:
 
 
 def machines_of(folder: Path, cluster: str | None, ask: Ask | None = None) -> dict[str, Any]:
-    """Return what the cluster has, by the clusters.yaml beside the file. Raises CliError for one that it lacks."""
+    """Return the cluster's machines from the clusters.yaml in the folder. Raises CliError for an unknown cluster."""
     from function_app.config.clusters import CLUSTERS_FILE
     from function_app.config.pipeline_files import load_clusters
     from function_app.domain.errors import PipelineError
@@ -262,7 +265,7 @@ def machines_of(folder: Path, cluster: str | None, ask: Ask | None = None) -> di
 
 
 def _ask(question: str, answers: Sequence[str]) -> str | None:
-    """Ask a person at a terminal; None where there is none."""
+    """Ask a person at a terminal; None if there is none."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return None
     chosen: str = click.prompt(question, type=click.Choice(list(answers)), default=answers[0])
@@ -270,7 +273,7 @@ def _ask(question: str, answers: Sequence[str]) -> str | None:
 
 
 def _without_answer(_question: str, _answers: Sequence[str]) -> None:
-    """Answer as where there is no terminal."""
+    """Answer as if there were no terminal."""
 
 
 def report(written: Written, shards: Sequence[str]) -> None:
@@ -279,7 +282,7 @@ def report(written: Written, shards: Sequence[str]) -> None:
 
     file = from_here(written.file)
     click.echo(
-        f"Wrote {one_line(str(file))}" if written.is_new else f"{one_line(str(file))} is there, and up to date"
+        f"Wrote {one_line(str(file))}" if written.is_new else f"{one_line(str(file))} exists and is up to date"
     )
     for mark in written.marks:
         click.echo(f"  check {one_line(mark)}")

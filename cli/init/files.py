@@ -1,4 +1,4 @@
-"""How the files of a dataset lie, and which split each is of: the ``data.layout`` that fits them."""
+"""Find the ``data.layout`` that fits the files of a dataset: their folders, and the split of each file."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ class Files:
 
     @property
     def num_shards(self) -> dict[str, int]:
-        """Split → number of shards, as their names state it, or as there are."""
+        """Split → number of shards: as the names state it, otherwise the number of files."""
         if self.layout.has_any_names:
             return {split: len(shards) for split, shards in self.by_split.items()}
         return {split: parse_shard_name(shards[0].name).num_shards for split, shards in self.by_split.items()}
 
     @property
     def columns(self) -> list[str]:
-        """Columns of Hive partitions, such as `patient` of `patient=17`, but for the split's."""
+        """Columns of Hive partitions, such as `patient` of `patient=17`, without the column of the split."""
         folders = {f for shards in self.by_split.values() for shard in shards for f in shard.name.split("/")[:-1]}
         return sorted({folder.partition("=")[0] for folder in folders if "=" in folder} - {"split", ""})
 
@@ -134,7 +134,7 @@ def _lists(folders: Sequence[Path]) -> Iterator[FileList]:
 
 
 def _by_list(stated: FileList, shards: Sequence[ShardInput]) -> dict[str, list[ShardInput]]:
-    """Return the shards by the splits that a list states; none where it does not state the split of each."""
+    """Return the shards by the splits that a list states; none if it does not state the split of each."""
     by_name = {shard.name: shard for shard in shards}
     try:
         files = stated.among(by_name).values()

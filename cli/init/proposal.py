@@ -1,4 +1,4 @@
-"""From what was seen of the data to a pipeline file; each value has a comment that says where it came from."""
+"""Write a pipeline file from a sample of the data; a comment on each value says where it came from."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from function_app.config.layouts import Layout
 
 MARK = "CHECK:"
-"""Begins a comment on a value that the data do not tell."""
+"""Begins a comment on a value that the data does not show."""
 SMALL_PIXELS = 64
 """Images up to this size are trained with the small network."""
 MODEL_PIXELS = 224
 EPOCHS = 10
 MIN_STEPS = 8
-"""Steps of an epoch that the proposed batch size leaves."""
+"""Minimum number of steps of an epoch with the proposed batch size."""
 MAX_BATCH = 64
 MAX_SHOWN = 10
 """Names of classes in a comment."""
@@ -43,7 +43,7 @@ class Facts:
     """Split → number of shards, by their names where these state it."""
     layout: Layout
     has_marker: bool
-    """Whether the file is there that says that a version is whole."""
+    """Whether the marker file of a complete version exists."""
     columns: Sequence[str]
     """Columns of Hive partitions."""
     counts: Mapping[str, int]
@@ -113,7 +113,7 @@ class Proposal:
         if not layout.has_any_names:
             return
         yield "  layout:"
-        what = f"what writes the data must write {layout.marker} last, as `landfall upload` does"
+        what = f"the program that writes the data must write {layout.marker} last, as `landfall upload` does"
         there = {"manifest": layout.manifest, "delta": "the log of a Delta table"}.get(layout.kind, layout.marker)
         yield f"    kind: {layout.kind}  " + (
             f"# {there} is there" if self.facts.has_marker else self._mark("data.layout", what)
@@ -127,15 +127,15 @@ class Proposal:
             yield from self._draw_by()
 
     def _draw_by(self) -> Iterator[str]:
-        """Yield the column whose files must be of one split."""
+        """Yield the option that keeps all files with the same value of a column in one split."""
         columns = self.facts.columns
         if not columns:
             return
-        column = self.ask("Files of one value of which column must be in one split?", columns)
+        column = self.ask("Which column must have all files of one value in the same split?", columns)
         if column:
             yield f"    draw_by: {column}"
         else:
-            what = f"must files of one {' or '.join(columns)} be in one split?"
+            what = f"must all files of one {' or '.join(columns)} be in the same split?"
             yield f"    # draw_by: {columns[0]}  " + self._mark("data.layout.draw_by", what)
 
     # -- features -------------------------------------------------------------------------------------------
@@ -150,7 +150,7 @@ class Proposal:
         return self._chosen("Which feature is the label?", sorted(names), _LABELS)
 
     def _chosen(self, question: str, names: Sequence[str], usual: Sequence[str]) -> str | None:
-        """Return the only name, the usual one, or the one that a person chooses; None where nothing tells."""
+        """Return the only name, the usual one, or the one that a person chooses; None if it is unknown."""
         if len(names) <= 1:
             return names[0] if names else None
         known = [name for wanted in usual for name in names if name.lower() == wanted]
@@ -218,7 +218,7 @@ class Proposal:
         if train != "train":
             yield f"train_split: {train}"
         if validation is None:
-            what = "evaluated on what it is trained on; better: landfall pack … --validation-share 0.1"
+            what = "evaluated on the training data; better: landfall pack … --validation-share 0.1"
             yield f"validation_split: {train}  {self._mark('train.options.validation_split', what)}"
         elif validation != "validation":
             yield f"validation_split: {validation}"

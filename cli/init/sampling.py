@@ -18,9 +18,9 @@ from shared.manifest import FeatureKind
 from shared.safe_text import shown
 
 MAX_RECORDS = 200
-"""Records that are looked at in each shard."""
+"""Maximum number of records that are read of each shard."""
 MAX_READ_BYTES = 32 << 20
-"""Bytes that are read of each shard."""
+"""Maximum number of bytes that are read of each shard."""
 CHUNK_BYTES = 1 << 20
 MAX_FEATURES = 1000
 MAX_DISTINCT = 1000
@@ -112,30 +112,30 @@ def _is_text(value: bytes) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Looked:
-    """What was looked at of one shard."""
+    """The part of one shard that was read."""
 
     records: Sequence[Record]
     """The first ones."""
     size_bytes: int
     num_records: int
-    """Number of the whole shard's records."""
+    """Number of records of the whole shard."""
     is_counted: bool
-    """Whether the number is certain; otherwise the first records tell it."""
+    """Whether the number is exact; otherwise it is estimated from the first records."""
 
 
 def read_sample(source: ShardSource, label: str) -> Looked:
-    """Read the first records of a shard. Raises CliError for a file that is none, or is damaged; SourceError."""
+    """Read the first records of a shard. Raises CliError if it is damaged or not a shard, and SourceError."""
     content = recognise(source.read(0, min(16, source.size_bytes)))
     if content.data_format is None or not source.size_bytes:
         what = content.seen if source.size_bytes else "no bytes"
-        raise CliError(f"{shown(label)}: is no shard: it has {what}. Pack it: landfall pack --help")
+        raise CliError(f"{shown(label)}: is not a shard: it has {what}. Pack it: landfall pack --help")
     if content.data_format == "parquet":
         return _parquet(source, label)
     return _tfrecord(source, label, is_compressed=bool(content.compression))
 
 
 def stated_classes(source: ShardSource) -> dict[str, tuple[str, ...]]:
-    """Return feature → names of its classes, where the library `datasets` wrote them into a Parquet file."""
+    """Return feature → names of its classes, if the library `datasets` wrote them into the Parquet file."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -179,7 +179,7 @@ def _tfrecord(source: ShardSource, label: str, *, is_compressed: bool) -> Looked
             num_read += len(chunk)
             framing.feed(inflate.decompress(chunk, MAX_READ_BYTES) if inflate else chunk)
             if inflate and inflate.unconsumed_tail:
-                break  # what was inflated is enough, or a bomb
+                break  # the inflated bytes are enough, or the file is a decompression bomb
         if not payloads or faults:
             what = f"expected {faults[0].expected}, got {faults[0].seen}" if faults else "it has no record"
             raise CliError(f"{shown(label)}: cannot be read: {what}. See: landfall validate {shown(label)}")

@@ -162,7 +162,7 @@ class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         """Return the replacement of a name. Raises UnpicklingError for any other name."""
         if (module, name) not in self._KNOWN:
-            raise pickle.UnpicklingError(f"it refers to {module}.{name}, which no batch needs")
+            raise pickle.UnpicklingError(f"it refers to {module}.{name}, which a batch does not need")
         return self._KNOWN[module, name]
 
 

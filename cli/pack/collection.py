@@ -47,7 +47,7 @@ class Collection(Protocol):
 
     @property
     def stamp(self) -> str:
-        """A digest of content that keys and labels do not show; empty where there is none."""
+        """A digest of content that keys and labels do not show; empty if there is none."""
         ...
 
     def where(self, entry: Entry) -> str:
@@ -75,10 +75,10 @@ def deal(entries: Sequence[Entry], num_shards: int, *, seed: str) -> list[list[E
 
 
 def split_off(entries: Sequence[Entry], share: float, *, seed: int) -> dict[str, list[Entry]]:
-    """Return the splits train and, with a share, validation.
+    """Return the split train and, if the share is not 0, the split validation.
 
-    Each entry is drawn by its key and the seed alone: it stays in its split whatever else comes or goes. Only where
-    all would be in one split, the entry next to the limit is in the other one.
+    The split of an entry depends only on its key and the seed, so adding or removing other entries does not move it.
+    If all entries would be in one split, the entry nearest to the limit is put into the other one.
     """
 
     def position(entry: Entry) -> float:
@@ -101,5 +101,5 @@ def note_of_draw(splits: Mapping[str, Sequence[Entry]], share: float, by: str) -
 
 
 def note(what: str, names: Sequence[str]) -> list[str]:
-    """Return a line with the number of names and the first of them; no line where there are none."""
+    """Return a line with the number of names and the first of them; no line if there are none."""
     return [f"{what}: {len(names):,}, such as {shown(names[0])}."] if names else []

@@ -22,12 +22,12 @@ from shared.shard_names import MAX_SHARDS_PER_SPLIT
 DEFAULT_NUM_SHARDS = 8
 DEFAULT_SHARE = 0.1
 AS_JSON = "landfall.pack.as_json"
-"""Where click's context keeps whether --json was passed, so that no kind of source has to pass it on."""
+"""Key of click's context for --json, so that the commands of the sources need not pass it on."""
 DATASET, PIPELINE, INIT = "landfall.pack.dataset", "landfall.pack.pipeline", "landfall.pack.init"
-"""Where it keeps --dataset, --pipeline and --init, in the same way."""
+"""Keys of click's context for --dataset, --pipeline and --init."""
 OTHER_FILE = "Remove it, or pass another file to --pipeline."
 ROWS_FILE = ".landfall-pack.rows"
-"""In the target folder while a table is packed: its values."""
+"""Temporary file in the target folder with the values of the table that is packed."""
 
 _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -56,7 +56,7 @@ def _common(command: Callable[..., None]) -> Callable[..., None]:
             AS_JSON,
             "--json",
             is_flag=True,
-            help="Print one JSON object: the shards, their size, notes on the source, and the pipeline file.",
+            help="Print one JSON object with the shards, their size, notes on the source, and the pipeline file.",
         ),
     )
     command = _reporting_unreadable_sources(command)
@@ -73,14 +73,14 @@ def _init_options() -> tuple[Any, ...]:
             "--dataset",
             callback=checked_dataset,
             metavar="NAME",
-            help="Name of dataset and pipeline (default: the source's name).",
+            help="Name of the dataset and the pipeline (default: the name of the source).",
         ),
         _kept(
             PIPELINE,
             "--pipeline",
             type=click.Path(dir_okay=False, path_type=Path),
             metavar="FILE",
-            help="Pipeline file to write, beside a clusters.yaml (default: pipelines/NAME.yaml).",
+            help="Pipeline file to write, in a folder with a clusters.yaml (default: pipelines/NAME.yaml).",
         ),
         _kept(
             INIT, "--init/--no-init", default=True, help="Write a pipeline file at the end, as `landfall init` does."
@@ -122,8 +122,10 @@ _share = click.option(
     metavar="SHARE",
     default=DEFAULT_SHARE,
     callback=_checked_share,
-    help="Share that becomes the split validation where the source has none; 0 for none. An image is drawn by its "
-    "name and a row by its number, with --seed, so that it falls into the same split each time.",
+    help=(
+        "Share of the examples that become the split validation if the source has no such split; 0 for no split. An "
+        "image's name (or a row's number) and --seed decide its split, so that it is the same each time."
+    ),
 )
 
 
@@ -132,8 +134,8 @@ def pack() -> None:
     """Pack images or tables into TFRecord shards, with a dataset.json that states their record counts.
 
     Every shard gets the same share of each class, and the same --seed gives the same shards. Each shard is validated
-    before it gets its final name. Repeat an interrupted command to continue it. At the end a pipeline file is written
-    for the shards, as by `landfall init`; one that exists stays as it is.
+    before it gets its final name. To continue an interrupted command, repeat it. At the end, a pipeline file is
+    written for the shards, as `landfall init` does; an existing file is kept.
     """
 
 
@@ -147,7 +149,7 @@ def pack() -> None:
 def images(folder: Path, *, target: Path, shards: int, seed: int, validation_share: float) -> None:
     """Pack FOLDER/<class>/*.jpg|png, or FOLDER/<split>/<class>/…; the bytes of the files are kept unchanged.
 
-    Without a folder of another split than train, a tenth of the images becomes the split validation.
+    If the only split is train, a tenth of the images becomes the split validation (--validation-share).
     """
     from cli.pack.images import find_images
 
@@ -182,8 +184,10 @@ def cifar10(folder: Path, *, target: Path, shards: int, seed: int, encoding: Any
 @click.option(
     "--validation-labels",
     type=_FILE,
-    help="LOC_val_solution.csv, or a file with one synset per image of FOLDER/val (default: the images of FOLDER/val "
-    "lie in a folder for each synset).",
+    help=(
+        "LOC_val_solution.csv, or a file with one synset per image of FOLDER/val (default: none; FOLDER/val has a "
+        "folder for each synset)."
+    ),
 )
 def imagenet(
     folder: Path, *, target: Path, shards: int, seed: int, synsets: Path, validation_labels: Path | None
@@ -242,7 +246,7 @@ def xrays(
 def table(file: Path, *, target: Path, shards: int, seed: int, validation_share: float, label: str | None) -> None:
     """Pack a Parquet or CSV table: a feature for each column, an example for each row.
 
-    The table may be larger than the memory. While it is packed, the --to folder needs room for a copy of its values.
+    The table may be larger than memory. While it is packed, the --to folder needs space for a copy of its values.
     """
     from cli.pack.tables import read_table
 
@@ -292,7 +296,7 @@ def _pack(collection: Collection, target: Path, num_shards: int, seed: int) -> N
 
 
 def _initialised(context: click.Context, target: Path) -> tuple[Written | None, list[str]]:
-    """Write a pipeline for packed shards, unless --no-init; return it, or why not: the shards are good without it."""
+    """Write a pipeline for packed shards, unless --no-init; return it, or why it could not be written."""
     if not context.meta[INIT]:
         return None, []
     source = Path(context.params.get("folder") or context.params["file"]).resolve()

@@ -59,7 +59,7 @@ class ImageNet:
 
 
 def find_imagenet(root: Path, synset_file: Path, validation_labels: Path | None) -> ImageNet:
-    """Return what is below ``root``. Raises CliError where it is not laid out as ImageNet."""
+    """Return what is below ``root``. Raises CliError if it is not laid out as ImageNet."""
     classes = (BACKGROUND, *read_synsets(synset_file))
     train = entries_by_class(root, root / "train", classes)
     if not train:

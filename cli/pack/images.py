@@ -15,7 +15,7 @@ from shared.safe_text import one_line, shown
 SUFFIXES = frozenset({".jpg", ".jpeg", ".png"})
 _SPLIT_FOLDERS = {"train": "train", "validation": "validation", "val": "validation", "test": "test"}
 _LITTER = frozenset({"Thumbs.db", "desktop.ini"})
-"""Files that Windows puts beside images."""
+"""Files that Windows puts next to images."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +46,7 @@ class ImageFolder:
 
 
 def find_images(root: Path, *, validation_share: float, seed: int) -> ImageFolder:
-    """Return the images of ``root/<class>/`` or ``root/<split>/<class>/``. Raises CliError where there are none."""
+    """Return the images of ``root/<class>/`` or ``root/<split>/<class>/``. Raises CliError if there are none."""
     folders = _folders(root)
     if folders and {f.name for f in folders} <= set(_SPLIT_FOLDERS):
         refuse_two_validations(root)
@@ -86,7 +86,7 @@ def find_images(root: Path, *, validation_share: float, seed: int) -> ImageFolde
 
 
 def refuse_two_validations(root: Path) -> None:
-    """Raise CliError where two folders claim to be the validation."""
+    """Raise CliError if the folders val and validation both exist."""
     if all((root / name).is_dir() for name in ("val", "validation")):
         raise CliError(f"{root}: the folders val and validation both exist. Remove or merge one of them.")
 
@@ -108,7 +108,7 @@ def entries_by_class(root: Path, folder: Path, classes: Sequence[str]) -> list[E
 
 
 def image_files(folder: Path) -> list[Path]:
-    """Return the images in a folder, by name; none where there is no such folder."""
+    """Return the images in a folder, by name; none if there is no such folder."""
     if not folder.is_dir():
         return []
     return sorted(
@@ -132,7 +132,7 @@ def _writable(name: str) -> str:
 
 
 def _not_images(root: Path, class_folders: Iterable[Path]) -> list[str]:
-    """Return the files beside images in the folders of classes, hidden files excepted."""
+    """Return the files in the folders of classes that are neither images nor hidden."""
     return [
         path.relative_to(root).as_posix()
         for folder in class_folders

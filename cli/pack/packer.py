@@ -152,7 +152,7 @@ class Packer:
         _write_atomically(self._folder / DATASET_FILE, members)
 
     def _with_sources(self) -> dict[str, dict[str, Any]]:
-        """Return what is known of each shard, with the names of its records' sources as far as these may grow."""
+        """Return what is known of each shard, with the names of its records' sources up to a limit of size."""
         every, budget = {}, MAX_SOURCES_BYTES
         for name, members in self._plan.items():
             sources, size = bounded_sources([_source(entry) for entry in members], budget)
@@ -177,7 +177,7 @@ def _digest(plan: Mapping[str, Sequence[Entry]], collection: Collection) -> str:
 
 
 def _write_atomically(path: Path, members: Mapping[str, Any]) -> None:
-    """Write JSON so that a reader never sees half of it."""
+    """Write JSON atomically."""
     aside = path.with_name(f".{path.name}.new")
     aside.write_text(json.dumps(members, indent=1) + "\n", encoding="utf-8")
     aside.replace(path)
@@ -185,7 +185,7 @@ def _write_atomically(path: Path, members: Mapping[str, Any]) -> None:
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Create a folder if it is missing, and lock it. Raises CliError where another command packs into it.
+    """Create a folder if it is missing, and lock it. Raises CliError if another command packs into it.
 
     Two commands would write the same files, and give final names to each other's unfinished shards.
     """
@@ -195,7 +195,7 @@ def locked(folder: Path) -> Iterator[None]:
     except OSError as error:
         raise CliError(f"{folder}: cannot be created or opened: {error.strerror}.") from error
     try:
-        # Some network file systems have no locks: there packing goes on unlocked.
+        # Some network file systems have no locks; packing then continues without one.
         with contextlib.suppress(OSError):
             _lock(descriptor, folder)
         yield

@@ -1,7 +1,7 @@
 """Tables: a Parquet or CSV file with a column for each feature and a row for each example.
 
-A table may be larger than the memory. It is read batch by batch into a file of uncompressed values beside the shards,
-which is mapped into memory: rows can then be read in any order.
+A table may be larger than the memory. It is read batch by batch into a file of uncompressed values next to the
+shards, which is mapped into memory: rows can then be read in any order.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MAX_BATCH_ROWS = 1 << 16
 CSV_BLOCK_BYTES = 1 << 20
 """pyarrow reads about forty blocks ahead."""
 MAX_CSV_BLOCK_BYTES = 64 << 20
-"""A row must fit into a block. Blocks grow up to this size where a row does not."""
+"""A row must fit into a block. If a row does not, blocks grow up to this size."""
 _CSV_COLUMN = re.compile(r"In CSV column #(\d+)")
 _MAX_SHOWN = 10
 """Columns that a message names."""
@@ -63,9 +63,9 @@ class Table:
 def read_table(path: Path, rows_file: Path, *, label: str | None, validation_share: float, seed: int) -> Table:
     """Read a file by its suffix. ``rows_file`` gets its values, and must exist as long as the collection is used.
 
-    Raises CliError, for a column that cannot be a feature too.
+    Raises CliError, also for a column that cannot be a feature.
     """
-    facts = path.stat()  # taken before reading: a table that changes meanwhile is another one at the next run
+    facts = path.stat()  # taken before reading, so that the next run notices a change during reading
     table = map_rows(path, rows_file)
     if twice := sorted({name for name in table.column_names if table.column_names.count(name) > 1}):
         raise CliError(f"{path}: several columns have the same name: {_first(twice)}. Rename them.")
@@ -168,7 +168,9 @@ def map_rows(path: Path, rows_file: Path) -> Any:
         return pa.ipc.open_file(pa.memory_map(str(rows_file))).read_all()
     except (pa.ArrowException, OSError, ValueError) as error:
         if isinstance(error, OSError) and error.errno in DISK_FULL:
-            raise CliError(f"{rows_file.parent}: has no room for a copy of the values of {path}: {error}.") from error
+            raise CliError(
+                f"{rows_file.parent}: has no space for a copy of the values of {path}: {error}."
+            ) from error
         raise CliError(f"{path}: cannot be read as {'Parquet' if is_parquet else 'CSV'}: {error}") from error
 
 
@@ -185,7 +187,7 @@ def _copy_parquet(path: Path, rows_file: Path) -> None:
 def _copy_csv(path: Path, rows_file: Path) -> None:
     """Read with the types and the block size that suit the first rows.
 
-    Where a later row does not fit, start again with a wider type or a larger block.
+    If a later row does not fit, start again with a wider type or a larger block.
     """
     import pyarrow as pa
     from pyarrow import csv

@@ -1,6 +1,6 @@
 """NIH's ChestX-ray14 as it is distributed: a table of findings, PNG files in numbered folders, a list for the test.
 
-Source: Wang et al. 2017, ChestX-ray8 (arXiv 1705.02315), and the README beside its download,
+Source: Wang et al. 2017, ChestX-ray8 (arXiv 1705.02315), and the README of its download,
 https://nihcc.app.box.com/v/ChestXray-NIHCC. A patient's images look alike, so all of them go into one split: a model
 would otherwise recognise patients of its validation instead of judging them.
 """
@@ -128,14 +128,14 @@ def _paths(root: Path, rows: Iterable[XRay]) -> dict[str, str]:
 
 
 def _listed(root: Path) -> set[str]:
-    """Return the names of the images of the test split; none where there is no list."""
+    """Return the names of the images of the test split; none if there is no list."""
     return set(_text(root / TEST_LIST).split()) if (root / TEST_LIST).is_file() else set()
 
 
 def _splits(
     root: Path, rows: Sequence[XRay], finding: str, validation_share: float, seed: int
 ) -> dict[str, list[XRay]]:
-    """Return the rows of each split. Raises CliError where the list of the test split divides a patient."""
+    """Return the rows of each split. Raises CliError if the list of the test split divides a patient."""
     listed = _listed(root)
     test = [row for row in rows if row.name in listed]
     rest = [row for row in rows if row.name not in listed]

@@ -1,1 +1,1 @@
-"""Commands that ask a function app, and the client of its HTTP API that they share."""
+"""Commands that call a function app, and their client of its HTTP API."""

@@ -24,7 +24,7 @@ MAX_RETRY_S = 30.0
 NOT_FOUND = 404
 FIRST_POLL_S, LAST_POLL_S = 1.0, 10.0
 GIVE_UP_S = 600.0
-"""How long a follower tries again where no answer comes; a deployment of the app takes a few minutes."""
+"""How long a follower retries without an answer; a deployment of the app takes a few minutes."""
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -60,14 +60,15 @@ class ApiClient:
             raise CliError(f"The function app's URL {url!r} is malformed: {error}.") from error
         if key and not local and url.startswith("http://"):
             raise CliError(
-                f"The function app's URL {url!r} would send the function key unencrypted: it must start with https://."
+                f"The function app's URL {url!r} would send the function key unencrypted: it must start with "
+                f"https://."
             )
         self.url = url.rstrip("/")
         self.is_escaped = True
-        """Whether answers are made safe to show; False for commands that print JSON, which escapes them itself."""
+        """Whether answers are escaped for a terminal; False for commands that print JSON, which escapes them."""
         self._wait = wait
         self._seen: tuple[str, str, dict[str, Any]] | None = None
-        """Address, ETag and content of the last answer to a GET: a command that polls gets it once."""
+        """URL, ETag and content of the last answer to a GET: polling does not download it again."""
         headers = {"x-functions-key": key} if key else {}
         self._http = httpx.Client(
             base_url=self.url, headers=headers, timeout=TIMEOUT_S, trust_env=not local, transport=transport
@@ -112,8 +113,8 @@ class ApiClient:
     ) -> dict[str, Any]:
         """Request a run and return it. Synthetic data have no version.
 
-        ``force`` trains again on data that has been trained on. A request that is repeated with its ``key`` starts no
-        second run. With ``dry_run`` it returns the plan of the request, which is not made.
+        ``force`` trains again on data that has been trained on. Repeating a request with the same ``key`` starts no
+        second run. ``dry_run`` returns the plan instead of starting a run.
         """
         body: dict[str, Any] = {"dataset": dataset, "overrides": dict(overrides)}
         if version is not None:
@@ -135,7 +136,7 @@ class ApiClient:
         return self.post(f"/api/runs/{quote(run_id, safe='')}/cancel")
 
     def pages(self, path: str, members: str, **parameters: str | int) -> Iterator[dict[str, Any]]:
-        """Yield what a list has on all of its pages; an answer names the path of the next one."""
+        """Yield the entries of all pages of a list; each answer names the path of the next page."""
         page = self._object("GET", path, params=parameters)
         for _ in range(MAX_PAGES):
             found, following = page.get(members), page.get("next")
@@ -158,7 +159,7 @@ class ApiClient:
         return self._object("POST", path, headers={"Idempotency-Key": uuid.uuid4().hex})
 
     def register(self, run_id: str, why: str, *, dry_run: bool = False) -> dict[str, Any]:
-        """Register the model of a run against the gate, or return what that would do."""
+        """Register the model of a run despite the gate, or return what that would do."""
         path, body = f"/api/runs/{quote(run_id, safe='')}/register", {"reason": why, "dryRun": dry_run}
         return self._object("POST", path, json=body, headers={"Idempotency-Key": uuid.uuid4().hex})
 
@@ -177,7 +178,7 @@ class ApiClient:
         return safe_json(answer) if self.is_escaped else answer
 
     def _answer(self, method: str, path: str, **request: Any) -> httpx.Response:
-        """Return the answer to a request; one that is refused because there were too many is sent again."""
+        """Return the answer to a request; send it again if it is refused because there were too many requests."""
         try:
             sent = self._http.build_request(method, path, **request)
             if method == "GET" and self._seen and self._seen[0] == str(sent.url):
@@ -188,8 +189,10 @@ class ApiClient:
                     return response
                 self._wait(_retry_after_s(response))
             return self._http.send(sent)
-        except UnicodeEncodeError as error:  # bytes of the command line that are no text
-            raise CliError(f"{error.object[error.start]!r} is no character that a request can carry.") from error
+        except UnicodeEncodeError as error:  # bytes of the command line that are not text
+            raise CliError(
+                f"{error.object[error.start]!r} is not a character that can be sent. Correct the argument."
+            ) from error
         except httpx.TimeoutException as error:
             raise CliError(f"{self.url} did not answer within {TIMEOUT_S:.0f} s: {error}") from error
         except (httpx.HTTPError, httpx.InvalidURL) as error:
@@ -203,7 +206,7 @@ def _retry_after_s(response: httpx.Response) -> float:
 
 
 def ask_patiently(ask: Callable[[], dict[str, Any]], *, patience_s: float = GIVE_UP_S) -> dict[str, Any]:
-    """Return one answer; where none comes, say so on standard error and ask again. Raises CliError."""
+    """Return one answer. If there is none, print the error to standard error and ask again. Raises CliError."""
     deadline_s, pause_s = time.monotonic() + patience_s, FIRST_POLL_S
     while True:
         try:
@@ -235,7 +238,7 @@ def _refusal(url: str, response: httpx.Response) -> ApiError:
 
 
 def _with_errors(message: str, errors: object) -> str:
-    """Return the message, and below it what it does not say itself."""
+    """Return the message, followed by the errors that it does not contain."""
     parts = [str(e.get("detail")) for e in errors if isinstance(e, dict)] if isinstance(errors, list) else []
     lines = [one_line(part) for part in parts if part not in message]
     return "\n".join([one_line(message), *(f"  {line[:MAX_ANSWER_CHARS]}" for line in lines)])

@@ -25,9 +25,9 @@ MAX_RANK = 1_000_000
 @as_json_option
 @with_api
 def logs(client: ApiClient, run_id: str, rank: int, *, follow: bool, as_json: bool) -> None:
-    """Show the log of one rank of a run, and on which host it ran.
+    """Show the log of one rank of a run, and the host that it ran on.
 
-    What goes on is said on standard error. With --json each answer of the API is one line.
+    Problems, and where the rank runs, are printed to standard error. With --json, each answer of the API is one line.
     """
     is_shown, problem = False, None
     for answer, is_end in _answers(client, run_id, rank, follow=follow):
@@ -47,7 +47,7 @@ def logs(client: ApiClient, run_id: str, rank: int, *, follow: bool, as_json: bo
 
 
 def _answers(client: ApiClient, run_id: str, rank: int, *, follow: bool) -> Iterator[tuple[dict[str, Any], bool]]:
-    """Yield the API's answers that say something new, and whether each is the last one."""
+    """Yield the API's answers that contain something new, and whether each is the last one."""
     answer, after, poll_s, said = _ask(client, run_id, rank, 0, patience_s=0.0), 0, FIRST_POLL_S, None
     while True:
         has_moved, after = answer["next"] > after, answer["next"]
@@ -62,12 +62,12 @@ def _answers(client: ApiClient, run_id: str, rank: int, *, follow: bool) -> Iter
 
 
 def _ask(client: ApiClient, run_id: str, rank: int, after: int, *, patience_s: float) -> dict[str, Any]:
-    """Return one answer; where none comes, ask again for the same lines. Raises CliError."""
+    """Return one answer. If there is none, ask again for the same lines. Raises CliError."""
     path = f"/api/runs/{quote(run_id, safe='')}/logs"
     return ask_patiently(lambda: client.get(path, rank=rank, after=after), patience_s=patience_s)
 
 
 def _in_words(line: str) -> str:
-    """Return a line of the log; where the rank runs is said in words."""
+    """Return a line of the log; the line with the rank's place becomes a sentence."""
     place: RankPlace | None = parse_rank_place(line)
     return place.in_words() if place else line

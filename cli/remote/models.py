@@ -53,7 +53,7 @@ def models(client: ApiClient, name: str | None, *, as_json: bool) -> None:
 
 
 def describe_models(listed: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield a line for each model and one for each of its versions, or one that says that there is none."""
+    """Yield a line for each model and each of its versions, or one that says that no model is registered."""
     if not listed:
         yield "No model is registered yet. `landfall runs` says how the runs ended."
     for model in listed:
@@ -84,16 +84,16 @@ def promote(client: ApiClient, target: tuple[str, str], *, as_json: bool) -> Non
 
 @click.command(epilog="Example: landfall register landfall-digits-v1-1f3a9c2b7d5e-a1 --why relabelled")
 @click.argument("run_id", type=RUN_ID, metavar="RUN")
-@click.option("--why", required=True, metavar="TEXT", help="Why, for the evidence of the version.")
-@click.option("--dry-run", is_flag=True, help="Show what it would do, and change nothing.")
-@click.option("--confirmed", is_flag=True, help="Do it without asking (default: show what it does, then ask).")
+@click.option("--why", required=True, metavar="TEXT", help="Reason, which becomes part of the version's evidence.")
+@click.option("--dry-run", is_flag=True, help="Show what would be registered, and change nothing.")
+@click.option("--confirmed", is_flag=True, help="Register without asking for confirmation (default: ask).")
 @as_json_option
 @with_api
 def register(client: ApiClient, run_id: str, *, why: str, dry_run: bool, confirmed: bool, as_json: bool) -> None:
     """Register the model of a completed run that the gate did not register.
 
-    It first shows what it will do. The evidence of the version says that a person overrode the gate, and why. A run
-    that has a version keeps it, and the version is not promoted.
+    It first shows what it will register. The version's evidence records that a person overrode the gate, and the
+    reason. If the run already has a version, nothing changes. The version is not promoted.
     """
     planned = client.register(run_id, why, dry_run=True)
     if dry_run or planned["is_registered"]:

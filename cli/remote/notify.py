@@ -1,4 +1,4 @@
-"""``landfall notify test``: whether notifications would reach the recipients of a pipeline."""
+"""``landfall notify test``: check that notifications reach the recipients of a pipeline."""
 
 from __future__ import annotations
 
@@ -19,15 +19,19 @@ def notify() -> None:
 
 @notify.command(name="test", epilog="Example: landfall notify test digits --recipient apprise:LANDFALL_TEAM")
 @click.argument("dataset")
-@click.option("--recipient", metavar="NAME", help="Only topic, webhook:SETTING or apprise:SETTING (default: all).")
+@click.option(
+    "--recipient", metavar="NAME", help="Recipient to test: topic, webhook:SETTING or apprise:SETTING (default: all)."
+)
 @as_json_option
 @with_api
 def send_test(client: ApiClient, dataset: str, recipient: str | None, *, as_json: bool) -> None:
-    """Send a test message and say what each recipient answered.
+    """Send a test message, and show the answer of each recipient.
 
-    The recipients are those of DATASET's pipeline. The app sends with its own identity and secrets, at any hour.
+    The recipients are those of DATASET's pipeline. The function app sends the message with its own identity and
+    secrets, at any hour.
 
-    Exit status: 0 each was reached; 1 one was not, or nothing could be sent; 2 wrong usage.
+    Exit status: 0 every recipient was reached; 1 a recipient was not reached, or nothing could be sent; 2 wrong
+    usage.
     """
     chosen = f"?recipient={quote(recipient, safe='')}" if recipient else ""
     answer = client.post(f"/api/pipelines/{quote(dataset, safe='')}/notifications/test{chosen}")

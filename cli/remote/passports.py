@@ -1,4 +1,4 @@
-"""``landfall verify``: recompute what the passport of a registered model says."""
+"""``landfall verify``: verify the passport of a registered model by recomputing it."""
 
 from __future__ import annotations
 
@@ -48,17 +48,20 @@ class ModelArgument(click.ParamType[tuple[str, str | None]]):
     "--file",
     "file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Verify a passport in a file, without a function app: what follows from the passport alone (default: none).",
+    help=(
+        "Passport file to verify without a function app; only digests that need nothing but the passport are "
+        "recomputed (default: none)."
+    ),
 )
 @as_json_option
 @function_app_options
 def verify(
     target: tuple[str, str | None] | None, file: Path | None, url: str | None, key: str | None, *, as_json: bool
 ) -> None:
-    """Recompute what the passport of a registered model says.
+    """Verify the passport of a registered model by recomputing it.
 
-    Without VERSION it takes the current version, or the newest where none is current. Digests that follow from the
-    passport are computed on this machine, the others by the function app from storage and Azure ML.
+    Without VERSION, it verifies the current version, or the newest one if no version is current. Digests that need
+    only the passport are computed on this machine; the function app computes the others from storage and Azure ML.
 
     Exit status: 0 nothing differs; 1 something differs, or there is no such passport; 2 wrong usage.
     """
@@ -68,7 +71,9 @@ def verify(
         found = _of_file(file)
     elif target is not None:
         with api_client(url, key) as client:
-            client.is_escaped = False  # a digest is computed over what was sent; it is made safe when it is shown
+            client.is_escaped = (
+                False  # digests are computed over the raw answer, which is escaped only when it is shown
+            )
             found = _of_model(client, *target)
     answer(found, describe(found), as_json=as_json)
     if not found["agrees"]:
@@ -82,7 +87,7 @@ def _of_file(file: Path) -> dict[str, Any]:
         with file.open("rb") as opened:
             passport = read_passport(opened.read(MAX_PASSPORT_BYTES + 1))
     except (OSError, PassportError) as error:
-        raise CliError(f"{file} is no passport that can be read: {error}") from error
+        raise CliError(f"{file}: cannot be read as a passport: {error}") from error
     needs_app = {
         "name": "everything else",
         "result": NOT_RECOMPUTED,
@@ -108,7 +113,8 @@ def _of_model(client: ApiClient, name: str, version: str | None) -> dict[str, An
         others = [check for check in client.get(f"{path}/verification")["checks"] if check["name"] not in mine]
     except KeyError as error:
         raise CliError(
-            f"{client.url} answered without {error}. Is it a Landfall function app of this version?"
+            f"{client.url}: the answer lacks {error}. Is it a Landfall function app of the same version as this "
+            f"command?"
         ) from error
     asked = _compared_names(passport, name, version)
     return _found(name, version, passport, [*own, asked, *others])
@@ -142,7 +148,7 @@ def _found(name: str, version: str, passport: Mapping[str, Any], checks: Sequenc
 
 
 def describe(found: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a line for each check, below one that differs what was expected and found, and the result."""
+    """Yield a line for each check, with both values if they differ, and then the result."""
     yield _safe(f"{found['name']} version {found['version']}, passport {found['digest']}")
     for check in found["checks"]:
         yield _safe(f"  {check['result']:<15} {check['name']}: {check['text']}")

@@ -1,4 +1,4 @@
-"""``landfall plan``: what a run would take and cost, before it is submitted."""
+"""``landfall plan``: the time and cost of a run before it is submitted."""
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ BAR_COLUMNS = 20
 @as_json_option
 @with_api
 def plan(client: ApiClient, target: tuple[str, str | None], *, as_json: bool) -> None:
-    """Show what a run of a complete version would take and cost, and change nothing.
+    """Show the time and cost of a run on a complete version, and change nothing.
 
-    That is: whether a new run would start, which data it trains on, time and cost on each cluster and number of
-    nodes, and which of them to choose. Synthetic data have no version: DATASET alone. With --json it also shows the
-    body of the request to Azure ML. To plan a run with other options: landfall submit --dry-run.
+    The plan says whether a new run would start, which data it trains on, its time and cost on each cluster with each
+    number of nodes, and which of them to choose. For synthetic data, pass DATASET without a version. With --json, the
+    plan includes the body of the request to Azure ML. To plan a run with other options, use `landfall submit
+    --dry-run`.
     """
     dataset, version = target
     if version is None:  # the app knows whether the dataset is synthetic
@@ -48,9 +49,9 @@ def describe_plan(plan: Mapping[str, Any]) -> Iterator[str]:
         yield f"  ranks: {own['num_ranks']} on {_nodes(own)} of {own['cluster']}{_batches(own, plan)}"
     yield f"  throughput: {plan['throughput']}"
     if plan["as_of"]:
-        yield f"  prices and figures as of {plan['as_of']}; start of the nodes and idle tail are included"
+        yield f"  prices and figures as of {plan['as_of']}; node start and idle time at the end are included"
     else:
-        yield "  there are no prices and figures: no prices.yaml beside the pipelines, or a wrong one"
+        yield "  there are no prices and figures: prices.yaml does not exist next to the pipelines, or is wrong"
     for problem in plan["price_problems"]:
         yield f"  {problem}"
     yield from _clusters(plan)
@@ -73,7 +74,7 @@ def _batches(own: Mapping[str, Any], plan: Mapping[str, Any]) -> str:
 
 def _clusters(plan: Mapping[str, Any]) -> Iterator[str]:
     quotas = {cluster["quota"] for cluster in plan["clusters"]}
-    if len(quotas) == 1:  # as where it may not be read
+    if len(quotas) == 1:  # for example if the app may not read it
         yield f"  quota: {quotas.pop()}"
     for cluster in plan["clusters"]:
         mark = ", which the pipeline names" if cluster["is_own"] else ""
@@ -95,7 +96,7 @@ def _chart(plan: Mapping[str, Any]) -> Iterator[str]:
     timed = [one for one in plan["estimates"] if one["total_s"]]
     if not timed:
         return
-    yield "  time, of the longest one; cost:"
+    yield "  time, relative to the longest; cost:"
     longest, widest = max(one["total_s"] for one in timed), max(len(one["cluster"]) for one in timed)
     for one in timed:
         bar = "#" * max(1, round(BAR_COLUMNS * one["total_s"] / longest))
@@ -124,7 +125,7 @@ def _outcomes(plan: Mapping[str, Any]) -> Iterator[str]:
 
 
 def described_outcome(one: Mapping[str, Any]) -> str:
-    """Return a prediction beside what happened, as far as the run has come."""
+    """Return a prediction and, as far as the run has progressed, the measured values."""
     predicted = f"predicted {duration(one['predicted_s'])} ({duration(one['low_s'])} to {duration(one['high_s'])})"
     if one["predicted_cost"] is not None:
         predicted += f" and {one['predicted_cost']:,.2f}"

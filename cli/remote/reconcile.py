@@ -28,9 +28,10 @@ GIVE_UP_S = 2400.0
 @as_json_option
 @with_api
 def reconcile(client: ApiClient, *, as_json: bool) -> None:
-    """Run the sweep now: compare ledger, storage and Azure ML as the timer does, and repair the differences.
+    """Run the sweep now: compare the ledger with storage and Azure ML, and repair the differences.
 
-    Waits for its end; a sweep that is already running is not run twice. If you interrupt the command, it goes on.
+    A timer runs the same sweep every few minutes. The command waits until the sweep has ended; if a sweep is already
+    running, it waits for that one. Interrupting the command does not stop the sweep.
     """
     sweep = _await_end(client, client.post("/api/reconcile"))
     swept = sweep.get("report") or {"problems": []}
@@ -45,7 +46,7 @@ def reconcile(client: ApiClient, *, as_json: bool) -> None:
 
 
 def _await_end(client: ApiClient, sweep: dict[str, Any]) -> dict[str, Any]:
-    """Return a requested sweep once it has ended; say on standard error what it does."""
+    """Return a requested sweep once it has ended; print its state to standard error."""
     said, started_s, poll_s = None, time.monotonic(), FIRST_POLL_S
     while (state := sweep.get("state")) not in (DONE, FAILED):
         if state not in WAITING:
@@ -66,7 +67,7 @@ def _await_end(client: ApiClient, sweep: dict[str, Any]) -> dict[str, Any]:
 def describe_sweep(swept: Mapping[str, Any]) -> Iterator[str]:
     """Yield the lines that describe a sweep, as the API returns it."""
     yield f"{swept['versions']:,} dataset versions, {swept['versions_unchanged']:,} of them unchanged"
-    yield f"{swept['shards_missed']:,} shards sent to be validated whose event was missing"
+    yield f"{swept['shards_missed']:,} shards whose event was missing sent to be validated"
     yield f"{swept['runs']:,} unfinished runs checked, {swept['unknown_jobs']:,} jobs found that the ledger lacks"
     yield f"{swept['notifications']:,} notifications tried, {swept['dead_letters']:,} dead letters found"
     yield from (f"failed: {problem}" for problem in swept["problems"])
@@ -80,13 +81,16 @@ def dead_letters() -> None:
 @dead_letters.command(name="list", epilog="Example: landfall dead-letters list --limit 5")
 @limit_option
 @click.option(
-    "--state", type=click.Choice(["waiting", "replayed"]), help="List only letters in this state (default: all)."
+    "--state", type=click.Choice(["waiting", "replayed"]), help="List only dead letters in this state (default: all)."
 )
 @click.option(
-    "--source", metavar="QUEUE", help="List only letters of this queue, or `notification` (default: of all)."
+    "--source", metavar="QUEUE", help="List only dead letters of this queue, or `notification` (default: all)."
 )
 @click.option(
-    "--after", type=DEAD_LETTER_ID, metavar="DEAD_LETTER_ID", help="Begin after this one (default: the first)."
+    "--after",
+    type=DEAD_LETTER_ID,
+    metavar="DEAD_LETTER_ID",
+    help="List dead letters after this one (default: from the first).",
 )
 @as_json_option
 @with_api
@@ -123,7 +127,7 @@ def show(client: ApiClient, dead_letter_id: str, *, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print the API's answers as JSON, each on its own line.")
 @with_api
 def replay(client: ApiClient, dead_letter_ids: tuple[str, ...], *, as_json: bool) -> None:
-    """Deliver dead letters again. Safe at any time: work that has been done meanwhile is not done twice."""
+    """Deliver dead letters again. This is safe at any time: work that was done meanwhile is not repeated."""
     for name in dead_letter_ids:
         letter = client.post(f"/api/dead-letters/{quote(name, safe='')}/replay")
         look = f"why {letter['subject']}" if letter["subject"] else f"dead-letters show {name}"

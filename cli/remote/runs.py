@@ -91,13 +91,15 @@ class SpanOption(click.ParamType[int]):
 @click.option(
     "--since",
     type=SpanOption(),
-    help="List what runs took in this time until now, such as 24h, 7d or 2w: node-hours and cost (default: list "
-    "runs by age).",
+    help=(
+        "Time span until now, such as 24h, 7d or 2w, to list node-hours and cost of its runs (default: list runs by "
+        "age)."
+    ),
 )
 @as_json_option
 @with_api
 def runs(client: ApiClient, /, limit: int, *, since: int | None, as_json: bool, **filters: str | None) -> None:
-    """List runs, the newest first; with --since those that had nodes in that time, and what they cost together."""
+    """List runs, the newest first; with --since, those that had nodes in that time, and their total cost."""
     if since is not None:
         if filters["state"] or filters["after"]:
             raise click.UsageError("--since cannot be combined with --state or --after.")
@@ -125,11 +127,11 @@ def describe_spending(spent: Mapping[str, Any], limit: int) -> Iterator[str]:
         return
     yield f"Together: {_spent(spent, currency)}, runs: {spent['num_runs']:,}, {span}"
     if spent["cost"] is None:
-        yield "The cost is unknown: neither clusters.yaml nor prices.yaml has price_per_node_hour of these clusters."
+        yield "The cost is unknown: neither clusters.yaml nor prices.yaml has price_per_node_hour for these clusters."
     elif (unpriced := f"{spent['unpriced_node_hours']:.2f}") != "0.00":
         yield f"Without {unpriced} node-hours of clusters that have no price."
     if not spent["is_whole"]:
-        yield "There are too many runs to look at all of them: older ones are left out."
+        yield "There are too many runs: older ones are left out."
 
 
 def _spent(row: Mapping[str, Any], currency: str) -> str:
@@ -178,7 +180,7 @@ def _ranks(client: ApiClient, run_id: str) -> dict[str, Any]:
 
 
 def describe_ranks(ranks: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a line for each rank: its host, and whom it met."""
+    """Yield a line for each rank: its host, and the ranks that it connected to."""
     yield from (f"  {RankPlace(**place).in_words()}" for place in ranks["places"])
     if ranks["problem"]:
         yield f"  {ranks['problem']}"
@@ -222,7 +224,7 @@ def _afterwards(run: Mapping[str, Any]) -> Iterator[str]:
 
 
 def describe_evidence(run: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what the registration was decided on."""
+    """Yield the evidence on which the registration was decided."""
     evidence = run.get("evidence", {})
     if override := evidence.get("override"):
         yield f"{override['by']} overrode the gate: {override['why']}"
@@ -303,15 +305,18 @@ class OverrideOption(click.ParamType[tuple[str, Any]]):
     multiple=True,
     help="Override a training option within the limits of the pipeline (default: the pipeline's own). Repeatable.",
 )
-@click.option("--force", is_flag=True, help="Train again on data that was trained on, or with a script that has "
-              "errors.")  # fmt: skip
+@click.option(
+    "--force", is_flag=True, help="Train even if the data was already trained on, or the script has errors."
+)
 @click.option(
     "--sweep",
     "grid",
     type=SweepOption(),
     multiple=True,
-    help="Train once with each of several values of an option, and register the best model (default: one run). "
-    "Repeatable: then with each combination.",
+    help=(
+        "Train once with each of these values of an option, and register the best model (default: one run). "
+        "Repeatable: trains with each combination."
+    ),
 )
 @click.option(
     "--sweep-file",
@@ -322,7 +327,10 @@ class OverrideOption(click.ParamType[tuple[str, Any]]):
     "--max-node-hours",
     type=click.FloatRange(min=0, min_open=True),
     metavar="HOURS",
-    help="Node-hours that all runs of a sweep may take: runs times nodes times time limit (required with a sweep).",
+    help=(
+        "Maximum node-hours of all runs of a sweep together: runs times nodes times time limit (required with a "
+        "sweep)."
+    ),
 )
 @click.option(
     "--num-nodes", type=click.IntRange(min=1), metavar="N", help="Nodes of each run of a sweep (default: 1)."
@@ -343,11 +351,11 @@ def submit(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Request a training run on a complete dataset version, or on synthetic data: DATASET alone.
+    """Request a training run on a complete dataset version. For synthetic data, pass DATASET without a version.
 
-    Without --force, a request that was made before leads to the run that it started then.
+    Without --force, repeating an earlier request returns the run that it started.
 
-    With --sweep or --sweep-file it requests an option sweep: several runs, of which the best one is registered.
+    With --sweep or --sweep-file, it requests an option sweep: several runs, of which the best model is registered.
     """
     if dry_run and (grid or sweep_file):
         raise click.UsageError("--dry-run is for one run: leave --sweep and --sweep-file out.")
@@ -402,10 +410,10 @@ def release(client: ApiClient, target: tuple[str, str], *, as_json: bool) -> Non
 @as_json_option
 @with_api
 def cancel(client: ApiClient, run_id: str, *, as_json: bool) -> None:
-    """Cancel a run in any state. No further attempt starts afterwards, nor a run of the same version that waited.
+    """Cancel a run in any state. No further attempt of it starts, and no waiting run of the same version.
 
-    Other versions that wait are trained, unless the pipeline has `when_busy: latest`. An option sweep is canceled
-    with all its runs, and registers no model.
+    Other waiting versions are still trained, unless the pipeline has `when_busy: latest`. Canceling an option sweep
+    cancels all its runs, and no model is registered.
     """
     if run_id.startswith("sweep-"):
         sweep = client.post(f"/api/sweeps/{quote(run_id, safe='')}/cancel")

@@ -1,4 +1,4 @@
-"""``landfall status``, ``why``, ``datasets`` and ``pipelines``: what there is, its history and what it waits for."""
+"""``landfall status``, ``why``, ``datasets`` and ``pipelines``: states, history and problems."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ MIN_TEXT_COLUMNS = 60
     "--watch",
     "is_watched",
     is_flag=True,
-    help="Show it again when it has changed, until the version is whole and its runs have ended, or Ctrl-C.",
+    help="Show it again after each change, until the version is complete and its runs have ended, or Ctrl-C.",
 )
 @click.option(
     "--verdict",
@@ -53,11 +53,11 @@ def status(
 ) -> None:
     """Show a dataset version: missing shards, rejected shards and the reasons, statistics of its data, its runs.
 
-    Without one: what needs a person and whom, what trains or waits for what, and what landed today.
+    Without an argument, show an overview: what needs a person, which runs are active or waiting, and today's uploads.
     """
     if verdict is not None:
         if target is None or is_watched:
-            raise click.UsageError("--verdict needs a DATASET/VERSION, and goes without --watch.")
+            raise click.UsageError("--verdict needs a DATASET/VERSION, and cannot be combined with --watch.")
         _show_shards(client, target, {} if verdict == "all" else {"state": verdict}, as_json=as_json)
         return
 
@@ -154,7 +154,7 @@ def _statistics(statistics: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _labels(labels: Mapping[str, int], other: int) -> str:
-    """Describe how evenly labels are spread: the rarest and the most frequent one."""
+    """Describe the distribution of labels: the rarest and the most frequent one."""
     if not labels:
         return ""
     total = sum(labels.values()) + other
@@ -211,14 +211,14 @@ def reason_text(reasons: Sequence[Mapping[str, Any]]) -> str:
     "--trace",
     "as_trace",
     is_flag=True,
-    help="Show what was done for the whole dataset version, as a tree with times (default: the history).",
+    help="Show the trace of the whole dataset version as a tree with times (default: show the history).",
 )
 @as_json_option
 @with_api
 def why(client: ApiClient, subject: str, *, as_trace: bool, as_json: bool) -> None:
     """Show the history of a dataset version, a run or a blob and what it waits for.
 
-    A blob is named by its path in the data container, as digits/2026-11-20/train-00000-of-00008.tfrecord.
+    A blob is named by its path in the data container, such as digits/2026-11-20/train-00000-of-00008.tfrecord.
     """
     subject = subject.strip("/")
     if not subject or {".", ".."} & set(subject.split("/")):  # these would lead to another path of the API
@@ -234,7 +234,7 @@ def why(client: ApiClient, subject: str, *, as_trace: bool, as_json: bool) -> No
 
 
 def show_trace(client: ApiClient, subject: str, *, as_json: bool) -> None:
-    """Print the trace of the version that a subject belongs to; of a deployment's, the query that shows it."""
+    """Print the trace of the version that a subject belongs to; for a deployment, print the query that shows it."""
     from cli.traces import query, read_trace, tree
 
     version = "/".join(subject.split("/")[:2])
@@ -299,7 +299,7 @@ def _rows(history: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
 
 
 def _text(entry: Mapping[str, Any], history: Mapping[str, Any]) -> str:
-    """Return an entry's reason, after the name of what it is about where that is a part of the history's subject."""
+    """Return an entry's reason, preceded by its subject if that is only a part of the history's subject."""
     reason, subject = str(entry["reason"]), str(entry["subject"])
     name = subject.removeprefix(history["subject"] + "/")
     return reason if subject == history["subject"] or reason.startswith(name) else f"{name}: {reason}"
@@ -311,7 +311,9 @@ def _style(action: str) -> str:
 
 @click.command(epilog="Example: landfall datasets digits")
 @click.argument("dataset", required=False)
-@click.option("--after", metavar="NAME", help="Begin after this version, or dataset (default: at the first).")
+@click.option(
+    "--after", metavar="NAME", help="List entries after this version, or dataset (default: from the first)."
+)
 @as_json_option
 @with_api
 def datasets(client: ApiClient, dataset: str | None, after: str | None, *, as_json: bool) -> None:
@@ -348,7 +350,7 @@ def _versions(found: Mapping[str, Any]) -> Iterator[str]:
         )
         yield f"{found['dataset']}/{each['version']}  {whole}"
     if not found["versions"]:
-        yield f"Nothing of dataset {found['dataset']} has been uploaded yet."
+        yield f"No version of dataset {found['dataset']} has been uploaded yet."
     if found["next"]:
         yield f"There are more: add --after {found['versions'][-1]['version']}"
 

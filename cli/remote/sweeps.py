@@ -78,8 +78,8 @@ def sweep_members(
         json.dumps(runs, allow_nan=False, ensure_ascii=False).encode()
     except ValueError as error:
         raise CliError(
-            f"{sweep_file}: holds NaN, a number that is too large, or half a character, which no request can carry; "
-            "write the values as JSON has them"
+            f"{sweep_file}: contains NaN, a number that is too large or an incomplete character, which JSON does "
+            f"not allow; correct the values"
         ) from error
     return {"max_node_hours": max_node_hours, "runs": runs}
 
@@ -103,9 +103,9 @@ def describe_sweep_request(sweep: Mapping[str, Any]) -> Iterator[str]:
 @as_json_option
 @with_api
 def compare(client: ApiClient, runs: tuple[str, ...], *, as_json: bool) -> None:
-    """Show runs side by side: data and options that differ, metrics, time and cost.
+    """Compare runs side by side: data and options that differ, metrics, time and cost.
 
-    The id of an option sweep stands for its runs, and says how the sweep stands.
+    For the id of an option sweep, show all its runs and the state of the sweep.
     """
     found = client.get("/api/compare", run=list(runs))
     if as_json:
@@ -118,7 +118,7 @@ def compare(client: ApiClient, runs: tuple[str, ...], *, as_json: bool) -> None:
 
 
 def describe_sweep(sweep: Mapping[str, Any]) -> Iterator[str]:
-    """Yield how an option sweep stands."""
+    """Yield the lines that describe the state of an option sweep."""
     started = [run for run in sweep["runs"] if run["state"] is not None]
     yield (
         f"{sweep['sweep_id']}: {sweep['state']}, {len(started)} of {len(sweep['runs'])} runs started, "

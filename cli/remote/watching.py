@@ -1,4 +1,4 @@
-"""``landfall watch`` and ``landfall status --watch``: what happens, as it happens."""
+"""``landfall watch`` and ``landfall status --watch``: changes as they happen."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ Event = dict[str, str]
 @as_json_option
 @with_api
 def watch(client: ApiClient, *, as_json: bool) -> None:
-    """Show how everything stands, and then each thing that happens, a line each, until Ctrl-C.
+    """Show an overview, and then each change as one line, until Ctrl-C.
 
-    These are changes of dataset versions, runs, and what needs a person, looked for every five seconds: of a run that
-    changes twice in between, the last state is shown. `landfall why` has the whole history. With --json each event
-    is one object on a line, and how everything stands is left out.
+    It shows changes of dataset versions, of runs, and of what needs a person. It polls every five seconds: if a run
+    changes twice in between, only the last state is shown; `landfall why` has the whole history. With --json, each
+    change is one object on a line, and the overview is left out.
 
     Exit status: 130 stopped by Ctrl-C; 1 the function app refused, or gave no answer for ten minutes; 2 wrong usage.
     """
@@ -71,7 +71,7 @@ def describe_overview(found: Mapping[str, Any]) -> Iterator[str]:
 
 
 def events(before: Mapping[str, Any], after: Mapping[str, Any], seen_at: str) -> Iterator[Event]:
-    """Yield what changed from one overview to the next, by time; what has no time of its own was seen now."""
+    """Yield the changes between two overviews, by time; a change without a time of its own gets ``seen_at``."""
     found = [*_of_runs(before, after), *_of_versions(before, after, seen_at), *_of_concerns(before, after, seen_at)]
     yield from sorted(found, key=lambda event: event["at"])
 
@@ -104,7 +104,7 @@ def _of_concerns(before: Mapping[str, Any], after: Mapping[str, Any], seen_at: s
             yield {"at": seen_at, "subject": each["page"], "text": f"needs the {each['who']}: {each['text']}"}
     for each in before["concerns"]:
         if each not in after["concerns"]:
-            yield {"at": seen_at, "subject": each["page"], "text": f"no longer so: {each['text']}"}
+            yield {"at": seen_at, "subject": each["page"], "text": f"resolved: {each['text']}"}
 
 
 def _run(run: Mapping[str, Any]) -> str:
@@ -122,9 +122,9 @@ def _open(each: Mapping[str, Any]) -> str:
 
 
 def follow(ask: Callable[[], dict[str, Any]], show: Callable[[Mapping[str, Any]], None]) -> None:
-    """Show an answer each time that it has changed, until nothing more can follow or Ctrl-C.
+    """Show an answer after each change, until no change can follow, or Ctrl-C.
 
-    A version has come to its end when it is whole and each of its runs has ended.
+    No change can follow once a version is complete and each of its runs has ended.
     """
     known: Mapping[str, Any] | None = None
     while True:
@@ -138,7 +138,7 @@ def follow(ask: Callable[[], dict[str, Any]], show: Callable[[Mapping[str, Any]]
 
 
 def has_ended(version: Mapping[str, Any]) -> bool:
-    """Whether a version is whole and trained on; an overview never ends."""
+    """Whether a version is complete and its runs have ended; an overview never ends."""
     from function_app.domain.run_states import SETTLED
 
     runs = version.get("runs") or []

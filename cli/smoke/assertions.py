@@ -1,4 +1,4 @@
-"""The assertions of a smoke test: what each expects, what to do where it fails, and how it came out."""
+"""The assertions of a smoke test: the expectation, the fix and the outcome of each."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Assertion:
     name: str
     expected: str
     fix: str
-    """What to do where it does not hold."""
+    """What to do if it does not hold."""
     outcome: Outcome = "not_reached"
     seen: str = ""
 
@@ -39,11 +39,11 @@ ASSERTIONS = (
         name="storage_writable",
         expected="you can write to the data container",
         fix="give yourself the role Storage Blob Data Contributor on the container: put your object id into "
-        "LANDFALL_DATA_OWNERS, then `azd up`. A new role may take an hour to count",
+        "LANDFALL_DATA_OWNERS, then `azd up`. A new role may take an hour to take effect",
     ),
     Assertion(
         name="upload_event",
-        expected="the event of an upload reaches the app, which says why it ignores a file that is no shard",
+        expected="the event of an upload reaches the app, which says why it ignores a file that is not a shard",
         fix="compare the event subscription shard-uploaded and its delivery metrics with docs/operations.md; the "
         "system topic needs the role Storage Queue Data Message Sender on the queue",
     ),
@@ -84,7 +84,10 @@ ASSERTIONS = (
     ),
     Assertion(
         name="failure_class",
-        expected="the job that fails on purpose ends its run as failed, of class user_code, without another attempt",
+        expected=(
+            "the run of the job that fails on purpose ends as failed, with failure class user_code and no further "
+            "attempt"
+        ),
         fix="compare the run's reason with docs/attempts.md: the exit code of the training did not reach Azure ML",
     ),
     Assertion(
@@ -99,12 +102,12 @@ ASSERTIONS = (
     ),
     Assertion(
         name="cancellation",
-        expected="a running job that is canceled ends its run canceled, without a model",
+        expected="canceling a running job ends its run as canceled, without a model",
         fix="`landfall run` shows the run's state; cancel the job in the studio, and look at the app's log",
     ),
     Assertion(
         name="end_events",
-        expected="an event or the sweep has noticed the end of each run; which of them it was is on record",
+        expected="an event or the sweep has noticed the end of each run; the run's history says which",
         fix="where events are expected, compare the event subscription run-changed with docs/operations.md",
     ),
     Assertion(
@@ -121,7 +124,7 @@ ASSERTIONS = (
 
 
 class Results:
-    """The outcome of each assertion, in their order; each is said as soon as it is known."""
+    """The outcome of each assertion, in their order; each is printed as soon as it is known."""
 
     def __init__(self, say: Callable[[str], None], assertions: tuple[Assertion, ...] = ASSERTIONS) -> None:
         self._say = say

@@ -49,19 +49,19 @@ FORMAT_VERSION = 1
     help="Also train one step on the GPU nodes of a pipeline of synthetic data, and say which network NCCL uses.",
 )
 @click.option(
-    "--json", "as_json", is_flag=True, help="Print the report as JSON, everything beside it to standard error."
+    "--json", "as_json", is_flag=True, help="Print the report as JSON, and everything else to standard error."
 )
 @with_api
 def smoke(
     client: ApiClient, *, account_url: str | None, container: str, folder: Path, gpu: bool, as_json: bool
 ) -> int:
-    """Test a deployment: two shards lead to a model on two small nodes, one job fails on purpose, one is canceled.
+    """Test a deployment: train a model from two shards on two small nodes, let one job fail, and cancel one.
 
-    Takes about 20 minutes and costs two small nodes for that time. Prints a line for each assertion. Removes what it
-    made, and first what an earlier test left; one test at a time.
+    The test takes about 20 minutes and costs two small nodes for that time. It prints a line for each assertion, and
+    writes a report in any case. It first removes what an earlier test left, and at the end what it created. Run one
+    test at a time.
 
-    Exit status: 0 every assertion holds; 1 one does not, which the report says, or the test could not be made; 2
-    wrong usage.
+    Exit status: 0 every assertion holds; 1 an assertion does not hold, or the test could not run; 2 wrong usage.
     """
     account, twin = data_account(account_url)
     if twin is not None:
@@ -80,7 +80,7 @@ def run_smoke(
     with_gpu: bool = False,
     as_json: bool = False,
 ) -> int:
-    """Make the test; return the exit status. Raises CliError where it cannot be made."""
+    """Run the test; return the exit status. Raises CliError if it cannot be run."""
     say = functools.partial(click.echo, err=as_json)
     pipeline = gpu_pipeline(client.pipelines()) if with_gpu else None
     began = datetime.now(UTC)
@@ -114,7 +114,7 @@ def run_smoke(
 
 
 def report_of(course: Course, removal: Removal, began: datetime, error: str | None) -> dict[str, Any]:
-    """Return what smoke.json holds. ``error`` is why the test ended early, None where it did not."""
+    """Return what smoke.json holds. ``error`` is why the test ended early, None if it did not."""
     return {
         "format_version": FORMAT_VERSION,
         "outcome": "passed" if course.results.passed else "failed",

@@ -23,7 +23,7 @@ from shared.record_framing import frame_record
 DATASET = "landfall-smoke"
 MODEL = DATASET
 STRAY = "notes.part"
-"""A file that is no shard: its event must arrive, and that of its deletion must not."""
+"""A file that is not a shard: the event of its upload must arrive, and that of its deletion must not."""
 FAILS = {"pretrained_weights": "landfall-smoke-fails-on-purpose.keras"}
 FAILS_WITH = f"Pretrained weights {FAILS['pretrained_weights']} do not exist."
 LASTS = {"epochs": 1_000_000}
@@ -31,7 +31,7 @@ NUM_NODES = NUM_RANKS = 2
 NOTICED_BY = {Actor.RECONCILIATION: "an event", Actor.SWEEP: "the sweep"}
 EVENT_WITHIN_S = 300.0
 ROLE_WITHIN_S = 900.0
-"""A new role may take that long to count."""
+"""A new role may take that long to take effect."""
 JUDGED_WITHIN_S = 900.0
 RUN_WITHIN_S = 2700.0
 """Nodes that start, an image that is pulled for the first time, and the training."""
@@ -44,8 +44,8 @@ _FORBIDDEN = 403
 T = TypeVar("T")
 
 
-class NoWayOnError(Exception):
-    """What failed is what all further steps need; its result is on record."""
+class CannotContinueError(Exception):
+    """A step failed that all further steps need; its result is on record."""
 
 
 @dataclass(kw_only=True)
@@ -63,8 +63,8 @@ class Course:
     """Dead letters that were there before."""
 
     def run(self) -> None:
-        """Take all steps, or those up to one without which the others cannot be taken."""
-        with contextlib.suppress(NoWayOnError):  # the result that ends the test early says why
+        """Take all steps, up to the first failure of a step that the others need."""
+        with contextlib.suppress(CannotContinueError):  # the result that ends the test early says why
             self._app()
             self._stray_file()
             self._shards()
@@ -215,7 +215,7 @@ class Course:
             self._need(assertion, f"the run was refused: {error.message}", holds=False)
 
     def _ended(self, which: str, assertion: str) -> dict[str, Any]:
-        """Return a run once it has ended and people were notified. Raises NoWayOnError where it does not end."""
+        """Return a run once it has ended and people were notified. Raises CannotContinueError if it does not end."""
         run_id = self.run_ids[which]
         run = self.wait(lambda: self.run_in(run_id, notified=True), RUN_WITHIN_S)
         if run is None:
@@ -226,7 +226,7 @@ class Course:
 
     # -- what only the end can show -------------------------------------------------------------------------
     def _after_all(self) -> None:
-        """Look at what would have come meanwhile: further events, dead letters, and who noticed the ends."""
+        """Check what has arrived meanwhile: further events, dead letters, and what noticed the ends of the runs."""
         noticed = dict(self._noticed())
         if noticed.keys() >= {"training", "failing", "canceled"}:
             seen = "; ".join(f"the end of the {which} run was noticed by {whom}" for which, whom in noticed.items())
@@ -251,15 +251,15 @@ class Course:
         return list(self.api.get("/api/dead-letters", limit=MAX_LETTERS)["dead_letters"])
 
     def _is_own(self, letter: Mapping[str, Any]) -> bool:
-        """Whether a dead letter came of this test, or perhaps did: what cannot be decoded names nothing."""
+        """Whether a dead letter is, or may be, of this test: one that cannot be decoded names no subject."""
         is_about_it = self.version in letter["subject"] or not letter["subject"]
         return letter["dead_letter_id"] not in self.known_letters and is_about_it
 
     # -- asking ---------------------------------------------------------------------------------------------
     def _need(self, assertion: str, seen: str, *, holds: bool) -> None:
-        """Note a result. Raises NoWayOnError where it does not hold."""
+        """Note a result. Raises CannotContinueError if it does not hold."""
         if not self.results.record(assertion, seen, holds=holds):
-            raise NoWayOnError
+            raise CannotContinueError
 
     def _version(self) -> dict[str, Any]:
         """Return what the app knows of the version; nothing before its first shard."""
@@ -286,7 +286,9 @@ class Course:
         return run if run["state"] in (states or SETTLED) and is_notified else None
 
     def wait(self, look: Callable[[], T | None], within_s: float, *, sweeps: bool = False) -> T | None:
-        """Return what a look finds, None where it finds nothing in time. An app that does not answer is asked again.
+        """Return what ``look`` finds, None if it finds nothing in time.
+
+        If the app does not answer, it is asked again.
 
         ``sweeps``: ask the app to look at its runs, as the timer does anyway.
         """

@@ -28,7 +28,7 @@ _NETWORK = re.compile(r"NCCL INFO Using network (?P<name>[A-Za-z0-9_./-]{1,50})"
 
 
 class JobLog(Protocol):
-    """The part of a workspace that is asked."""
+    """The part of a workspace that is needed."""
 
     def log_tail(self, job: str, *, max_bytes: int) -> str | None:
         """Return the end of a job's log."""
@@ -36,7 +36,7 @@ class JobLog(Protocol):
 
 
 def gpu_pipeline(pipelines: Iterable[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Return a pipeline of synthetic data on several GPU nodes. Raises CliError where there is none."""
+    """Return a pipeline of synthetic data on several GPU nodes. Raises CliError if there is none."""
     in_service = [one for one in pipelines if one["state"] == "in_service"]
     for one in in_service:
         machines = one["machines"]

@@ -1,4 +1,4 @@
-"""Removing what a smoke test made, also one that was interrupted; and naming what stays."""
+"""Remove what smoke tests created, also interrupted ones, and list what stays."""
 
 from __future__ import annotations
 
@@ -124,4 +124,4 @@ def _staying(runs: list[dict[str, Any]]) -> Iterator[str]:
             f"--account-name HOST_ACCOUNT --source runs --pattern '{DATASET}/*'"
         )
         yield "the jobs in Azure ML's list, which cost nothing and which it keeps"
-        yield f"manifests and history of {DATASET}, some kilobytes: the ledger forgets nothing"
+        yield f"manifests and history of {DATASET}, some kilobytes: the ledger keeps everything"

@@ -55,9 +55,9 @@ MAX_JOBS = 64
     help="Pipeline file whose requirements on the data are checked too (default: check integrity only).",
 )
 @click.option("--json", "is_json", is_flag=True, help="Print one JSON object per shard, each on its own line.")
-@click.option("--statistics", is_flag=True, help="With --json: add statistics of the data.")
+@click.option("--statistics", is_flag=True, help="Add statistics of the data; needs --json.")
 @click.option(
-    "--complete", "is_set", is_flag=True, help="Also check that the shards together are a complete version."
+    "--complete", "is_set", is_flag=True, help="Also check that the shards together form a complete version."
 )
 @click.option(
     "--processes",
@@ -66,15 +66,15 @@ MAX_JOBS = 64
     metavar="N",
     default=min(os.cpu_count() or 1, MAX_JOBS),
     show_default="one per core",
-    help="Number of processes.",
+    help="Number of processes that validate at the same time.",
 )
 def validate(
     shards: tuple[str, ...], pipeline: Path | None, jobs: int, *, is_json: bool, statistics: bool, is_set: bool
 ) -> None:
     """Check shards as the function app does after an upload: files, folders of files, and URLs of blobs.
 
-    A blob's URL may be signed. Otherwise the environment variable DataStorage (a connection string) opens it, or
-    you are signed in by `az login`.
+    A blob's URL may contain a signature. Otherwise the blob is opened with the environment variable DataStorage (a
+    connection string), or with your sign-in by `az login`.
 
     Exit status: 0 everything was accepted; 1 something was rejected; 2 wrong usage.
     """
@@ -151,9 +151,9 @@ def set_reasons(
 
 
 def option_misfits(pipeline: Path, every: Sequence[Judged], read: ReadName) -> list[str]:
-    """Return why the pipeline's training could not train on these shards, by what was counted in them.
+    """Return why the pipeline's training could not use these shards, based on their statistics.
 
-    Without a clusters.yaml beside the file nothing tells how many processes share the records.
+    Without a clusters.yaml in the same folder, the number of processes that share the records is unknown.
     """
     from function_app.config.clusters import CLUSTERS_FILE
     from function_app.config.pipeline_files import load_pipeline
@@ -216,7 +216,7 @@ def _member(judged: Judged, read: ReadName) -> ManifestShard | None:
 
 
 def _total_bytes(inputs: Sequence[ShardInput]) -> int | None:
-    """Return the size of all shards; None where some are blobs, whose sizes would cost a request each."""
+    """Return the size of all shards; None if some are blobs, whose sizes would cost a request each."""
     if any(shard.is_url for shard in inputs):
         return None
     total = 0

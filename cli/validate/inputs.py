@@ -47,7 +47,7 @@ class ShardInput:
     """The path, or the whole URL."""
     is_url: bool = False
     path: str = ""
-    """Path below the folder that was given, where a version may have folders."""
+    """Path below the folder argument, if a version may have folders."""
 
     @property
     def name(self) -> str:
@@ -62,7 +62,7 @@ def find_inputs(
 ) -> list[ShardInput]:
     """Return the shards in the order of the arguments, folders in order of name. Raises click.UsageError.
 
-    ``layout`` is that of the pipeline, where one was given.
+    ``layout`` is that of the pipeline, if one was passed.
     """
     inputs = [found for argument in arguments for found in _find(argument, layout)]
     if not inputs and not may_be_empty:
@@ -72,7 +72,7 @@ def find_inputs(
 
 
 def find_counts(arguments: Sequence[str]) -> Path | None:
-    """Return the file beside the shards that states their record counts; None where there is none."""
+    """Return the file next to the shards that states their record counts; None if there is none."""
     folders = dict.fromkeys(
         path if path.is_dir() else path.parent for path in (Path(a) for a in arguments if "://" not in a)
     )
@@ -101,7 +101,7 @@ def _find(argument: str, layout: Layout | None) -> list[ShardInput]:
 
 
 def _below(folder: Path, layout: Layout) -> Iterator[ShardInput]:
-    """Yield all files below a folder but those that the function app takes for no shards."""
+    """Yield all files below a folder, except for those that the function app ignores."""
     for file in sorted(folder.rglob("*")):
         path = file.relative_to(folder).as_posix()
         if not file.is_dir() and not is_beside(path, layout):
@@ -119,7 +119,7 @@ def _blob(url: str) -> ShardInput:
     try:
         parts = urlsplit(url)
     except ValueError as error:
-        raise click.UsageError(f"{shown(label)}: is no URL: {error}.") from error
+        raise click.UsageError(f"{shown(label)}: is not a URL: {error}.") from error
     if f"{parts.scheme}://" not in _SCHEMES:
         raise click.UsageError(f"{shown(label)}: a blob's URL must begin with https://.")
     if not parts.hostname or not parts.path.strip("/").partition("/")[2]:
@@ -141,8 +141,8 @@ def _is_shard(path: Path) -> bool:
 def open_url(url: str) -> ShardSource:
     """Return a source pinned to the blob's present content. Raises a SourceError.
 
-    The URL may hold a signature. Otherwise DataStorage opens it where it names the same account, or the identity
-    of this machine does.
+    Without a signature in the URL, DataStorage opens the blob if it names the same account, otherwise the identity of
+    this machine.
     """
     from azure.core.exceptions import AzureError, HttpResponseError, ResourceNotFoundError
 

@@ -52,7 +52,7 @@ class Judged:
 
     @property
     def reasons(self) -> tuple[Reason, ...]:
-        """The reasons why it is not accepted; empty where it is."""
+        """The reasons why it is not accepted; empty if it is."""
         if self.failure is not None:
             return (self.failure,)
         return self.verdict.reasons if self.verdict is not None else ()
@@ -89,7 +89,7 @@ def judge(shard: ShardInput, requirements: DataRequirements | None, progress: Pr
 
 
 def _with_sources(verdict: ShardVerdict, path: Path) -> ShardVerdict:
-    """Name what the rejected records were packed from, where dataset.json beside the shard knows it."""
+    """Name the sources of rejected records, if dataset.json next to the shard knows them."""
     if verdict.accepted:
         return verdict
     try:
@@ -137,7 +137,7 @@ def _sigint_blocked() -> Iterator[None]:
 
 
 def _count_workers(num_before: int) -> int:
-    """Return the number of worker processes. Raises BrokenProcessPool where one has gone: the pool may miss that."""
+    """Return the number of worker processes. Raises BrokenProcessPool if one has ended: the pool may not notice."""
     import multiprocessing
     from concurrent.futures.process import BrokenProcessPool
 
@@ -149,7 +149,7 @@ def _count_workers(num_before: int) -> int:
 
 @contextlib.contextmanager
 def _ended_at_once(pool: ProcessPoolExecutor) -> Iterator[None]:
-    """Wait for the workers at the normal end; kill them at any other. Raises CliError where one died."""
+    """Wait for the workers at the normal end; kill them at any other. Raises CliError if one died."""
     import multiprocessing
     from concurrent.futures.process import BrokenProcessPool
 

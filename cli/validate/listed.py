@@ -1,4 +1,4 @@
-"""The shards of a folder beside the list of their version, where the pipeline's layout has one."""
+"""Compare the shards of a folder with the list of their version, if the pipeline's layout has one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def read_list(arguments: Sequence[str], layout: Layout) -> FileList | None:
-    """Return the list in one of these folders; None where the layout has none. Raises click.UsageError."""
+    """Return the list in one of these folders; None if the layout has none. Raises click.UsageError."""
     if layout.kind == "delta":
         table = read_table([Path(argument) for argument in arguments])
         if table is None:
@@ -44,7 +44,7 @@ def read_list(arguments: Sequence[str], layout: Layout) -> FileList | None:
 
 
 def read_table(folders: Sequence[Path]) -> TableVersion | None:
-    """Return the newest version of the Delta table in one of these folders; None where there is none.
+    """Return the newest version of the Delta table in one of these folders; None if there is none.
 
     Raises click.UsageError for a log or a table that cannot be read.
     """
@@ -72,7 +72,7 @@ def _content_of(files: Mapping[str, Path]) -> Callable[[str], bytes]:
 
 @dataclass(frozen=True, kw_only=True)
 class Listed:
-    """The files that a list means."""
+    """The files that a list selects."""
 
     stated: FileList
     shards: Mapping[str, ShardName]
@@ -88,7 +88,7 @@ class Listed:
 
 
 def listed_files(stated: FileList, names: Iterable[str], data: Data) -> Listed:
-    """Return the files that a list means, of these. Raises click.UsageError."""
+    """Return those of the files that a list selects. Raises click.UsageError."""
     try:
         files = stated.among(names)
     except FileListError as error:
@@ -99,7 +99,7 @@ def listed_files(stated: FileList, names: Iterable[str], data: Data) -> Listed:
 
 
 def differences(every: Sequence[Judged], listed: Listed) -> list[Reason]:
-    """Return what is not as the list states: files that differ, are missing or of no split, and records of splits."""
+    """Return the differences from the list: files that differ, are missing or have no split, and record counts."""
     stated = listed.stated
     reasons = [
         reason
@@ -129,7 +129,7 @@ def differences(every: Sequence[Judged], listed: Listed) -> list[Reason]:
 
 
 def _missing(name: str, stated: FileList) -> Reason:
-    message = f"{shown(name)}: is not there; {stated.source} names it in {stated.files[name].place}"
+    message = f"{shown(name)}: is missing; {stated.source} names it in {stated.files[name].place}"
     return _reason(ReasonCode.SET_SHARD_MISSING, name, message)
 
 

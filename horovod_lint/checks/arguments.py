@@ -1,6 +1,7 @@
-"""Whether the script's parser takes the words that the job passes: names, values, and what it cannot do without.
+"""Whether the script's parser accepts the job's arguments: their names, their values, and required options.
 
-A parser that ``argparse`` itself makes of the literals in the script parses the job's words; the script never runs.
+A parser is built with ``argparse`` from the literals in the script, and parses the job's arguments; the script never
+runs.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from shared.safe_text import one_line
 _PARSER = "argparse.ArgumentParser"
 _MAX_NAMED = 3
 _MAX_CHOICES = 1000
-"""More are not checked: a message would name them all."""
+"""With more choices, values are not checked: a message would list all of them."""
 _MAX_SHOWN_CHARS = 300
 
 
 def check(view: View) -> Iterator[Finding]:
-    """Find argparse parsers that end at the job's arguments; without a known job there is no finding."""
+    """Find argparse parsers that reject the job's arguments; without a known job there is no finding."""
     known = _known_options(view)
     if not view.machine.words_of_runs or known is None:
         return
@@ -39,7 +40,7 @@ def check(view: View) -> Iterator[Finding]:
             message = f"the job passes {', '.join(missing[:_MAX_NAMED])}{more}, which this parser does not accept"
             yield view.finding(RuleCode.ARGUMENTS_NOT_TAKEN, call, message)
         elif (problem := _problem(view, is_strict=is_strict)) is not None:
-            message = f"this parser ends at what the job passes: {problem[:_MAX_SHOWN_CHARS]}"
+            message = f"this parser rejects what the job passes: {problem[:_MAX_SHOWN_CHARS]}"
             yield view.finding(RuleCode.ARGUMENTS_NOT_TAKEN, call, message)
 
 
@@ -77,7 +78,7 @@ def _is_plain_parser(view: View, call: ast.Call) -> bool:
 
 # -- values
 class _RefusedError(Exception):
-    """What argparse says before it exits."""
+    """The message of argparse before it exits."""
 
 
 class _UnknownError(Exception):
@@ -99,7 +100,7 @@ _ENDED = "landfall_ended"
 
 
 def _problem(view: View, *, is_strict: bool) -> str | None:
-    """Return why argparse ends at the words of a run; None if it does not, or the script does not show its parser."""
+    """Return why argparse rejects the arguments of a run; None if it accepts them or the parser is not known."""
     try:
         parser = _parser_of(view)
         for number, words in enumerate(view.machine.words_of_runs, 1):
@@ -111,7 +112,7 @@ def _problem(view: View, *, is_strict: bool) -> str | None:
 
 
 def _refusal(parser: _Parser, words: list[str], *, is_strict: bool) -> str | None:
-    """Return what argparse says before it exits, None where it parses the words."""
+    """Return the message of argparse before it exits, None if it accepts the words."""
     try:
         parsed, _ = parser.parse_known_args(words)
         if ended := getattr(parsed, _ENDED, None):
@@ -124,7 +125,7 @@ def _refusal(parser: _Parser, words: list[str], *, is_strict: bool) -> str | Non
 
 
 def _parser_of(view: View) -> _Parser:
-    """Return a parser with the script's options. Raises _UnknownError for one that the script does not show whole."""
+    """Return a parser with the script's options. Raises _UnknownError if the script does not show all of it."""
     made = [call for call in view.script.calls if _PARSER in view.modules.paths(call.func)]
     if len(made) != 1 or any(view.method_calls("add_subparsers", "add_mutually_exclusive_group")):
         raise _UnknownError
@@ -166,7 +167,10 @@ def _is_main(node: ast.AST) -> bool:
 
 
 def _storing(view: View, stated: Mapping[str | None, ast.expr]) -> dict[str, Any]:
-    """Return how many values an option takes, and which. Raises _UnknownError for a number that is not shown."""
+    """Return the number of values that an option takes, and its choices.
+
+    Raises _UnknownError for an unknown number.
+    """
     own: dict[str, Any] = {}
     if "nargs" in stated:
         count = constant_of(stated["nargs"])
@@ -176,7 +180,7 @@ def _storing(view: View, stated: Mapping[str | None, ast.expr]) -> dict[str, Any
     if "type" in stated:
         name = stated["type"]
         if not isinstance(name, ast.Name) or name.id not in _TYPES or view.script.lookup(name):
-            return own  # a function of the script's decides, and the choices are what it returns
+            return own  # a function of the script converts the values, and the choices are its results
         own["type"] = _TYPES[name.id]
     choices = _choices(stated.get("choices"))
     return own if choices is None else {**own, "choices": choices}

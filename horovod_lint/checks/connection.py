@@ -61,7 +61,7 @@ def _check_connection(view: View) -> Iterator[Finding]:
     if not trainings or view.modules.uses("horovod") or view.modules.own or strategies:
         return
     if view.machine.distribution != "mpi":
-        return  # what connects the processes then is not Horovod
+        return  # something other than Horovod connects the processes then
     if any(path.startswith(other) for path in view.modules.imported for other in _OTHER_LIBRARIES):
         return
     yield view.finding(
@@ -95,7 +95,7 @@ def _check_initialisation(view: View) -> Iterator[Finding]:
         return
     if not _is_initialised(view):
         name = view.modules.horovod_name(uses[0])
-        yield view.finding(RuleCode.MISSING_INIT, uses[0], f"{name} is called, but hvd.init() never")
+        yield view.finding(RuleCode.MISSING_INIT, uses[0], f"{name} is called, but hvd.init() never is")
         return
     initialising = _initialising_functions(view)
     for scope in {view.script.function_of(use) for use in uses}:
@@ -203,7 +203,7 @@ def _plain_steps(view: View) -> Iterator[Finding]:
 
 
 def _is_plain_of_torch(view: View, node: ast.expr) -> bool:
-    """Whether a value can be nothing but an optimizer of PyTorch's own; a scheduler of rates is none."""
+    """Whether a value can only be an optimizer of PyTorch itself; a learning-rate scheduler is not an optimizer."""
     origins = view.flow.origins(node)
     paths = [view.modules.paths(each.func) if isinstance(each, ast.Call) else frozenset() for each in origins]
     return bool(paths) and all(any(_TORCH_OPTIMIZER.match(path) for path in each) for each in paths)

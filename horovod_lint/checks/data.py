@@ -1,4 +1,4 @@
-"""How training data are shared out among the ranks."""
+"""How training data is divided among the ranks."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _check_sharding(view: View) -> Iterator[Finding]:
 
 
 def _is_elastic(view: View) -> bool:
-    """Whether the number of ranks may change; elastic Horovod then decides how data are split."""
+    """Whether the number of ranks may change; elastic Horovod then decides how data is split."""
     names = (view.modules.horovod_name(node) or "" for node in view.script.nodes if isinstance(node, ast.Attribute))
     return any(name.startswith("elastic") for name in names)
 
@@ -49,7 +49,7 @@ def _unsharded(view: View, place: ast.expr, data: ast.expr, steps: ast.expr | No
         message = "the steps are split, but every rank runs them on the same first records"
         yield view.finding(RuleCode.DATA_NOT_SHARDED, place, message)
     else:
-        yield view.finding(RuleCode.DATA_NOT_SHARDED, place, "the training data here do not depend on the rank")
+        yield view.finding(RuleCode.DATA_NOT_SHARDED, place, "the training data here does not depend on the rank")
 
 
 # -- wrong_shard, shard_after_shuffle, shard_late, steps_may_differ
@@ -90,7 +90,7 @@ def _slices(view: View, node: ast.Subscript, part: ast.Slice) -> Iterator[Findin
         message = "the slice starts at the local rank: two nodes read the same records"
         yield view.finding(RuleCode.WRONG_SHARD, node, message)
     elif _rank_kinds(view, part.lower) == {"rank"} and (shuffled := _shuffled_in_place(view, node)) is not None:
-        message = f"slices by rank what {view.script.where(shuffled.lineno)} shuffles differently on each rank"
+        message = f"slices by rank data that {view.script.where(shuffled.lineno)} shuffles differently on each rank"
         yield view.finding(RuleCode.SHARD_AFTER_SHUFFLE, node, message)
 
 
@@ -132,7 +132,7 @@ def _keeps_order(call: ast.Call) -> bool:
 
 
 def _is_tensorflow_data(chain: list[ast.Call]) -> bool:
-    """Whether a chain begins where records are read; what happens before a parameter is not known."""
+    """Whether a chain begins by reading records; the steps before a parameter are not known."""
     return any(last_name(call).endswith("Dataset") or last_name(call).startswith("from_") for call in chain)
 
 
@@ -159,7 +159,7 @@ def _rank_kinds(view: View, node: ast.expr) -> set[str]:
     return {kind for each in view.flow.reach(node).nodes if (kind := view.flow.rank_kind(each)) is not None}
 
 
-# -- datasets: what they are made of, also for the other checks
+# -- datasets: their origin, also for the other checks
 READERS = frozenset(
     {
         *("load_data", "TFRecordDataset", "FixedLengthRecordDataset", "TextLineDataset", "CsvDataset", "list_files"),

@@ -1,4 +1,4 @@
-"""What depends on the machine and the job: GPUs, the network, the report, the installed Keras.
+"""Checks that depend on the machine and the job: GPUs, the network, the report, the installed Keras.
 
 docs/lint.md lists what was measured with Horovod 0.28.1, TensorFlow 2.18.1 and Keras 3.15 on two ranks.
 """
@@ -177,7 +177,7 @@ _ELASTIC = ("KerasState", "TensorFlowKerasState")
 
 
 def _check_keras3(view: View) -> Iterator[Finding]:
-    """Find uses that break on Keras 3, which TensorFlow 2.16 and later install: one finding, which names them all."""
+    """Find uses that break on Keras 3, which TensorFlow 2.16 and later install; one finding names all of them."""
     if not view.is_tensorflow:
         return
     is_legacy = _is_legacy(view)
@@ -216,7 +216,7 @@ _RATE_CALLBACKS = frozenset({"LearningRateWarmupCallback", "LearningRateSchedule
 
 
 def _check_callbacks(view: View) -> Iterator[Finding]:
-    """Find Horovod's callbacks that take the backend of Keras 3 for that of Keras 2."""
+    """Find Horovod's callbacks that use the backend of Keras 3 instead of that of Keras 2."""
     if not view.is_tensorflow or not _is_legacy(view):
         return
     is_set = _sets_legacy(view)
@@ -230,12 +230,12 @@ def _check_callbacks(view: View) -> Iterator[Finding]:
         elif name != "BroadcastGlobalVariablesCallback" and not _has_backend(view, call):
             yield view.finding(RuleCode.CALLBACK_INCOMPATIBLE, call, f"{name} calls the backend of Keras 3")
         elif name in _RATE_CALLBACKS and not _leaves_momentum(call):
-            message = f"{name} corrects a momentum that is no variable of Keras 2"
+            message = f"{name} corrects a momentum that is not a variable in Keras 2"
             yield view.finding(RuleCode.CALLBACK_INCOMPATIBLE, call, message)
 
 
 def _has_backend(view: View, call: ast.Call) -> bool:
-    """Whether the script gives a callback another backend; a target that may be any callback is taken for it."""
+    """Whether the script gives a callback another backend; a target that may be any callback counts as this one."""
     for node in view.script.nodes:
         if isinstance(node, ast.Assign) and _paths_of(view, node.value) != {"keras.backend"}:
             targets = [t for t in node.targets if isinstance(t, ast.Attribute) and t.attr == "backend"]

@@ -1,4 +1,4 @@
-"""What every rank must do, and what only one rank may do."""
+"""Operations that every rank must do, and those that only one rank may do."""
 
 from __future__ import annotations
 
@@ -221,7 +221,7 @@ _WRITING_FUNCTIONS = (
 _PATH_IS_SECOND = ("saved_model.save", "torch.save")
 _OPENING = frozenset({"open", "GFile", "Open"})
 _WRITING_SESSIONS = ("train.MonitoredTrainingSession", "estimator.Estimator")
-"""What saves checkpoints of TensorFlow 1 into the folder that it is given."""
+"""Sessions that save checkpoints of TensorFlow 1 into a folder that they get."""
 _SUMMARIES = ("create_file_writer", "SummaryWriter", "FileWriter")
 _NOWHERE = ("tempfile", "devnull", "/dev/null", "StringIO", "BytesIO", "mkdtemp", "TemporaryDirectory")
 _MLFLOW_VERBS = frozenset({"log", "set", "start", "autolog", "register", "create", "end"})

@@ -1,4 +1,4 @@
-// What wakes somebody up: events that were lost, messages that failed, sweeps that failed, nodes that idle, and the bill.
+// Alerts: lost events, failed messages, failed sweeps, idle nodes, and the budget.
 
 @description('Region.')
 param location string
@@ -9,11 +9,11 @@ param suffix string
 @description('Tags of every resource.')
 param tags object
 
-@description('Addresses that are written to.')
+@description('Mail addresses that receive the alerts.')
 param emails array
 
 @minValue(1)
-@description('Budget of a month in the currency of the subscription, for this resource group. Nothing stops when it is spent: it writes at 50, 80 and 100 %.')
+@description('Budget of a month in the currency of the subscription, for this resource group. Nothing stops when it is spent: it sends mail at 50, 80 and 100 %.')
 param monthlyBudget int
 
 @description('First day of the month in which the budget begins, such as 2026-11-01. It cannot be changed later.')

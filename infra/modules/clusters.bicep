@@ -11,7 +11,7 @@ param workspaceName string
 param clusterSizes string
 
 @allowed(['PT2M', 'PT5M', 'PT15M', 'PT30M'])
-@description('How long a node waits for the next job before it goes. It costs its full price meanwhile.')
+@description('Time that an idle node waits for the next job before it is removed. An idle node costs its full price.')
 param idleTime string
 
 @description('Identity with which jobs mount the datastores and write their outputs.')

@@ -9,7 +9,7 @@ param suffix string
 @description('Tags of every resource.')
 param tags object
 
-@description('Virtual network in which the names are known.')
+@description('Virtual network in which the names are resolved.')
 param networkId string
 
 @description('Subnet of the endpoints.')

@@ -1,4 +1,4 @@
-// The function app on a Flex Consumption plan, with all its settings: what another program sets is lost at the next
+// The function app on a Flex Consumption plan, with all its settings: settings made by other programs are lost at the next
 // deployment. Flex Consumption refuses the settings of other plans, such as FUNCTIONS_WORKER_RUNTIME.
 
 @description('Region. It must offer Flex Consumption.')
@@ -11,21 +11,21 @@ param suffix string
 param tags object
 
 @allowed(['3.11', '3.12'])
-@description('Python of the function app. Both cost the same; 3.11 has glibc 2.31, 3.12 has 2.36.')
+@description('Python version of the function app. Both cost the same; 3.11 has glibc 2.31, 3.12 has 2.36.')
 param pythonVersion string
 
 @allowed([2048, 4096])
-@description('Memory of an instance in MB; 2048 has one core, 4096 two. An instance is paid for while it works, by memory and time.')
+@description('Memory of an instance in MB; 2048 has one core, 4096 two. An instance is billed while it works, by memory and time.')
 param instanceMemoryMB int
 
 @minValue(40)
 @maxValue(1000)
-@description('Most instances of each function. It bounds what a flood of uploads costs.')
+@description('Maximum number of instances of each function. It limits the cost of many simultaneous uploads.')
 param maximumInstanceCount int
 
 @minValue(0)
 @maxValue(10)
-@description('Instances that always wait for uploads and for requests. Each costs about 25 USD a month for 2048 MB; with 0 the first event waits some seconds.')
+@description('Instances that are always ready for uploads and for requests. Each costs about 25 USD a month for 2048 MB; with 0, the first event waits some seconds.')
 param alwaysReadyInstances int
 
 @description('Subnet through which the app reaches private endpoints; empty for none.')
@@ -34,7 +34,7 @@ param subnetId string
 @description('User-assigned identity of the app.')
 param appIdentityId string
 
-@description('Its client id.')
+@description('Client id of that identity.')
 param appClientId string
 
 @description('Address of the container with the deployed package.')
@@ -58,7 +58,7 @@ param workspaceBlobUri string
 @description('Azure ML workspace.')
 param workspaceName string
 
-@description('Its id.')
+@description('Id of that workspace.')
 param workspaceId string
 
 @description('Version of the training\'s environment, which is published after this deployment.')
@@ -76,10 +76,10 @@ param topicEndpoint string
 @description('Address of the vault that holds the addresses of webhooks.')
 param vaultUri string
 
-@description('Settings that pipelines name as webhook. The value of X_Y is the secret X-Y of the vault.')
+@description('Settings that pipelines name as webhook. The value of setting X_Y is the secret X-Y of the vault.')
 param webhooks array
 
-@description('Where telemetry goes. It holds no secret, because local authentication is off.')
+@description('Connection string for telemetry. It contains no secret, because local authentication is off.')
 param insightsConnectionString string
 
 var settings = {

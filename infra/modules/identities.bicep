@@ -1,4 +1,4 @@
-// Two identities do all the work, and a third one opens the encryption key where there is one. None has a secret.
+// Two identities do all the work, and a third one opens the encryption key, if there is one. They have no secrets.
 
 @description('Region. Identities cost nothing.')
 param location string

@@ -1,4 +1,4 @@
-// The vault of the workspace, of the webhooks' addresses, and of the encryption key where there is one.
+// The vault of the workspace, of the webhooks' addresses, and of the encryption key, if there is one.
 
 @description('Region.')
 param location string
@@ -12,7 +12,7 @@ param tags object
 @description('Whether the vault is reached from the virtual network only.')
 param isPrivate bool
 
-@description('Whether an encryption key is made. The vault can then not be purged for seven days after its deletion.')
+@description('Whether an encryption key is created. The vault can then not be purged for seven days after its deletion.')
 param customerManagedKeys bool
 
 @description('Principal of the function app, which reads the addresses of webhooks.')
@@ -25,7 +25,7 @@ param keysPrincipalId string
 param deployerPrincipalId string
 
 @allowed(['User', 'ServicePrincipal'])
-@description('What kind of principal deploys.')
+@description('Type of the principal that deploys.')
 param deployerType string
 
 var roles = loadJsonContent('../roles.json')

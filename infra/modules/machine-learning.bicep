@@ -43,7 +43,7 @@ param appPrincipalId string
 param deployerPrincipalId string
 
 @allowed(['User', 'ServicePrincipal'])
-@description('What kind of principal deploys.')
+@description('Type of the principal that deploys.')
 param deployerType string
 
 var roles = loadJsonContent('../roles.json')

@@ -1,4 +1,4 @@
-// A virtual network with three subnets, whose way out is one address. About 35 USD a month for the gateway, and traffic.
+// A virtual network with three subnets and one outbound address. About 35 USD a month for the gateway, and traffic.
 
 @description('Region.')
 param location string

@@ -15,7 +15,7 @@ param isPrivate bool
 @description('Identity that opens the encryption key, which needs Premium; empty for a key of Microsoft.')
 param keysId string
 
-@description('Client id of that identity, which is how a registry names it.')
+@description('Client id of that identity, by which a registry names it.')
 param keysClientId string
 
 @description('Address of the encryption key, without its version.')
@@ -28,7 +28,7 @@ param clusterPrincipalId string
 param deployerPrincipalId string
 
 @allowed(['User', 'ServicePrincipal'])
-@description('What kind of principal deploys.')
+@description('Type of the principal that deploys.')
 param deployerType string
 
 var roles = loadJsonContent('../roles.json')

@@ -31,7 +31,7 @@ param clusterPrincipalId string
 param deployerPrincipalId string
 
 @allowed(['User', 'ServicePrincipal'])
-@description('What kind of principal deploys.')
+@description('Type of the principal that deploys.')
 param deployerType string
 
 var roles = loadJsonContent('../roles.json')

@@ -34,7 +34,7 @@ from shared.safe_text import make_logging_safe
 
 
 def main() -> int:
-    """Run to the end; return exit code 2 where the emulator cannot start."""
+    """Run to the end; return exit code 2 if the emulator cannot start."""
     make_logging_safe()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("azure").setLevel(logging.WARNING)

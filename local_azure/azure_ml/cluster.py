@@ -164,7 +164,7 @@ class ClusterPool:
 
     @contextlib.contextmanager
     def nodes(self, compute_id: str, run: str, count: int, canceled: threading.Event) -> Iterator[None]:
-        """Hold `count` nodes for `run`. Raises JobFailure where the cluster is too small, RunCanceled on cancel."""
+        """Hold `count` nodes for `run`. Raises JobFailure if the cluster is too small, RunCanceled on cancel."""
         cluster = self._clusters[compute_id.lower()]
         if count > cluster.scale.max_nodes:
             raise JobFailure(

@@ -56,7 +56,7 @@ _GUARD_S = 3.0  # time that a guard needs beyond the grace period
 
 @dataclass(frozen=True, kw_only=True)
 class Workbench:
-    """What all executions share."""
+    """The objects that all executions share."""
 
     settings: Settings
     store: Store
@@ -67,11 +67,11 @@ class Workbench:
     faults: JobFaults
     clock: Clock
     mount_library: Path | None
-    """None where it cannot be built; outputs are plain folders then."""
+    """None if it cannot be built; outputs are plain folders then."""
     tracking: Callable[[Run], Mapping[str, str]]
-    """Returns the variables by which a job finds its MLflow run; they win over those of the job, as on Azure."""
+    """Returns the variables by which a job finds its MLflow run; they override those of the job, as on Azure."""
     simulated_because: str | None
-    """Why nodes are simulated; None where each is a host."""
+    """Why nodes are simulated; None if each is a host."""
 
     def run_root(self, run_name: str) -> Path:
         """Directory of a run."""

@@ -1,7 +1,7 @@
-"""What can go wrong at Azure ML, by name: `landfall up --fault NAME`, or a test, switches it on.
+"""Faults of Azure ML, by name: `landfall up --fault NAME`, or a test, activates them.
 
 `FAULTS` lists every fault with what it does. An `AnswerFault` disturbs the answers to calls about a job
-(`api/answers.py`); a `LaunchFault` disturbs how its ranks are started, a `LifeFault` what becomes of it.
+(`api/answers.py`); a `LaunchFault` disturbs the start of its ranks, a `LifeFault` its later course.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TypeVar
 
 
 class LaunchFault(StrEnum):
-    """What a faulty launcher or cluster does to a job that should run on several nodes with GPUs."""
+    """Effects of a faulty launcher or cluster on a job for several nodes with GPUs."""
 
     ONE_RANK = "one_rank"
     ONE_NODE = "one_node"
@@ -23,7 +23,7 @@ class LaunchFault(StrEnum):
 
 
 class LifeFault(StrEnum):
-    """What the service does to a job that it has accepted."""
+    """Effects of the service on a job that it has accepted."""
 
     CAPACITY = "capacity"
     COMPUTE_GONE = "compute_gone"
@@ -37,7 +37,7 @@ class LifeFault(StrEnum):
 
 
 class AnswerFault(StrEnum):
-    """What the service answers to the submission of a job."""
+    """Answers of the service to the submission of a job."""
 
     CONFLICT = "conflict"
     EXPIRED_TOKEN = "expired_token"  # noqa: S105 - the name of a fault
@@ -56,7 +56,7 @@ class AnswerFault(StrEnum):
 RETRIED = frozenset(
     {AnswerFault.LOST_AFTER, AnswerFault.LOST_BEFORE, AnswerFault.SERVER_ERROR, AnswerFault.UNAVAILABLE}
 )
-"""What the SDK tries again by itself."""
+"""Faults after which the SDK retries by itself."""
 SDK_TRIES = 4
 
 NamedFault = LaunchFault | LifeFault | AnswerFault
@@ -130,7 +130,7 @@ class JobFaults:
             return [(fault, job) for job, fault, _ in self._met]
 
     def next_for(self, job: str, kind: type[_Kind]) -> _Kind | None:
-        """Return the fault of this kind that the job meets now, None where it meets none."""
+        """Return the fault of this kind that the job meets now, None if it meets none."""
         with self._lock:
             for script in self._scripts:
                 if script[0] in job and isinstance(script[1], kind):

@@ -69,7 +69,7 @@ def agent_variables(folder: Path) -> dict[str, str]:
 
 
 def why_simulated() -> str | None:
-    """Return why nodes cannot be hosts on this machine, None where they can: two are made and connected."""
+    """Return why nodes cannot be hosts on this machine, None if they can: two are made and connected."""
     if sys.platform != "linux":
         return "only Linux has network namespaces"
     with tempfile.TemporaryDirectory(prefix="aml-") as folder:

@@ -181,7 +181,7 @@ class Images:
         self._building = threading.Lock()
 
     def virtual_environment(self, environment_id: str) -> Path:
-        """Return the directory that stands for an environment. Raises JobFailure where there is none."""
+        """Return the directory that stands for an environment. Raises JobFailure if there is none."""
         name = asset_name(environment_id)
         directory = self._settings.environments.get(name)
         if directory is None:

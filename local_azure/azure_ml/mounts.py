@@ -1,6 +1,7 @@
 """Folders of a job as Azure ML mounts them, not as a disk: the library output_mount.c, loaded into each rank.
 
-It has the rules. Without a C compiler it cannot be built; then outputs are plain folders, and the log says so.
+The library implements the rules. Without a C compiler it cannot be built; outputs are then plain folders, and the log
+says so.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class MountRules:
-    """How far a mount differs from a disk."""
+    """The differences between a mount and a disk."""
 
     delay_s: float = 2.0
     """Until other nodes see a file that was closed."""
@@ -46,12 +47,12 @@ NOT_CHECKED = (
 
 
 def compiler() -> str | None:
-    """Return the path of the C compiler, None where there is none."""
+    """Return the path of the C compiler, None if there is none."""
     return shutil.which("cc") or shutil.which("gcc")
 
 
 def build_library(folder: Path) -> Path | None:
-    """Build the library unless this version is in the folder; return None where there is no C compiler."""
+    """Build the library unless this version is in the folder; return None if there is no C compiler."""
     library = folder / f"output-mount-{hashlib.sha256(SOURCE.read_bytes() + _RULES.read_bytes()).hexdigest()[:16]}.so"
     if library.exists():
         return library

@@ -1,7 +1,7 @@
 """The nodes that a job's ranks are started on, and what can go wrong with them as it can on the service.
 
-Where this machine allows it each node is a host (hosts.py). Elsewhere nodes are simulated: they share this machine,
-and how many ranks each has is what the emulator says. GPUs exist by name only in both cases.
+If this machine allows it, each node is a host (hosts.py). Otherwise nodes are simulated: they share this machine, and
+the emulator states the number of ranks of each. GPUs exist by name only in both cases.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Nodes:
     gpus: int
     """Number of GPUs of each node."""
     simulated_because: str | None
-    """Why the nodes are simulated; None where each is a host."""
+    """Why the nodes are simulated; None if each is a host."""
 
     @property
     def addresses(self) -> list[str]:
@@ -94,7 +94,7 @@ def nodes_of(spec: JobSpec, store: Store, fault: LaunchFault | None, simulated_b
 
 
 def meeting_variables(distribution: str | None, nodes: Nodes) -> Mapping[str, str]:
-    """Return what tells all ranks of a job where they meet; rank.py adds which of them each is."""
+    """Return the variables by which all ranks of a job find each other; rank.py adds each rank's number."""
     if distribution == "PyTorch":
         port = nodes.free_ports(_PYTORCH_PORT)[0]
         return {"MASTER_ADDR": nodes.addresses[0], "MASTER_PORT": str(port), "WORLD_SIZE": str(nodes.ranks)}

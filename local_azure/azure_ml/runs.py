@@ -127,7 +127,7 @@ class RunBook:
         self._lock = threading.RLock()
 
     def get(self, job_id: str) -> Run | None:
-        """Return a run by the ARM id of its job; None where there is none."""
+        """Return a run by the ARM id of its job; None if there is none."""
         document = self._store.get(KIND, job_id)
         return None if document is None else _run(document)
 
@@ -149,7 +149,7 @@ class RunBook:
             self._publish(run)
 
     def move(self, job_id: str, wanted: RunState, *, error: Document | None = None) -> Run:
-        """Move a run to `wanted`. Raises IllegalTransitionError where its state does not allow that."""
+        """Move a run to `wanted`. Raises IllegalTransitionError if its state does not allow that."""
         with self._lock:
             run = self.current(job_id)
             if not may_follow(run.status, wanted):
@@ -243,7 +243,7 @@ class EventPublisher:
 
 
 def log_change(run: Run) -> None:
-    """Log a run's new state, where there is no topic."""
+    """Log a run's new state, if there is no topic."""
     logger.info("run %s is %s", run.name, run.status, extra={"action": "run_changed", "run_id": run.name})
 
 

@@ -1,4 +1,4 @@
-"""How the service speaks: its errors, a job's failures, and its forms of times and durations."""
+"""The formats of the service: errors, failures of jobs, times and durations."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class RunCanceled(Exception):
 
 
 class Clock:
-    """The emulator's clock for durations. Tests move it forward; who sleeps by it wakes when its time has come."""
+    """The emulator's clock for durations. Tests move it forward; threads that sleep by it wake in time."""
 
     def __init__(self) -> None:
         self._ahead_s = 0.0
@@ -91,7 +91,7 @@ class Clock:
         self._ahead_s += seconds
 
     def sleep(self, seconds: float, canceled: threading.Event) -> None:
-        """Return after the time. Raises RunCanceled where the run is canceled before."""
+        """Return after the time. Raises RunCanceled if the run is canceled before."""
         until_s = self.now_s() + seconds
         while not canceled.is_set() and (left_s := until_s - self.now_s()) > 0:
             canceled.wait(min(left_s, _LOOK_EVERY_S))

@@ -47,7 +47,7 @@ class RunDirectory:
 
     @classmethod
     def reopen(cls, root: Path) -> RunDirectory | None:
-        """Return the directory of a run whose emulator was killed; None where it had none yet."""
+        """Return the directory of a run whose emulator was killed; None if it had none yet."""
         note = root / _ALIAS_NOTE
         return cls(root=root, alias=Path(note.read_text())) if note.exists() else None
 
@@ -150,7 +150,7 @@ def download_folder(storage: Storage, location: BlobLocation, root: Path) -> int
 def mount_input(storage: Storage, name: str, kind: str, location: BlobLocation, root: Path) -> Path:
     """Download an input of a job, read-only; return the path for the command.
 
-    Raises JobFailure where there is nothing at the location, as the service's mount does.
+    Raises JobFailure if there is nothing at the location, as the service's mount does.
     """
     path = root
     if kind == "uri_file" or not download_folder(storage, location, root):

@@ -75,7 +75,7 @@ class Storage:
         return next(iter(self._services))
 
     def container(self, location: BlobLocation) -> ContainerClient:
-        """Return a client of the location's container. Raises JobFailure where the account is unknown."""
+        """Return a client of the location's container. Raises JobFailure if the account is unknown."""
         service = self._services.get(location.account)
         if service is None:
             known = ", ".join(self._services)
@@ -102,7 +102,7 @@ class Storage:
         return self.container(location).get_blob_client(location.path)
 
     def names_below(self, location: BlobLocation) -> Iterator[str]:
-        """Yield the relative path of every blob in the folder; none where the container does not exist."""
+        """Yield the relative path of every blob in the folder; none if the container does not exist."""
         prefix = location.path.rstrip("/") + "/" if location.path.strip("/") else ""
         try:
             for name in self.container(location).list_blob_names(name_starts_with=prefix):
@@ -113,7 +113,7 @@ class Storage:
             return
 
     def download(self, location: BlobLocation, target: Path) -> None:
-        """Write one blob to `target`. Raises ResourceNotFoundError where there is none."""
+        """Write one blob to `target`. Raises ResourceNotFoundError if there is none."""
         stream = self.blob(location).download_blob(max_concurrency=2)  # before there is a file: it may not exist
         target.parent.mkdir(parents=True, exist_ok=True)
         with target.open("wb") as file:
@@ -173,7 +173,7 @@ class Catalogue:
     """What a URI may refer to in a workspace: datastores, outputs of earlier jobs, and data assets.
 
     `datastore(name)` returns the root of a datastore, `job_output(job, output)` the URI of an output, and `data(id)`
-    that of a data asset; each raises JobFailure where there is none.
+    that of a data asset; each raises JobFailure if there is none.
     """
 
     datastore: Callable[[str], BlobLocation]

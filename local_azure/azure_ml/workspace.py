@@ -1,4 +1,4 @@
-"""What a workspace holds: documents by ARM path in one SQLite file, and the names in those paths."""
+"""The content of a workspace: documents by ARM path in one SQLite file, and the names in those paths."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Store:
         self._connection.execute(_SCHEMA)
 
     def get(self, kind: str, path: str) -> Document | None:
-        """Return one document; None where there is none."""
+        """Return one document; None if there is none."""
         with self._lock:
             row = self._connection.execute(
                 "SELECT body FROM documents WHERE kind = ? AND path = ?", (kind, _normalised(path))

@@ -168,7 +168,7 @@ def _journal(path: Path, resources: AsyncExitStack) -> Journal:
 async def _queue_service(
     config: Config, settings: Mapping[str, str], resources: AsyncExitStack
 ) -> QueueServiceClient | None:
-    """Return a client; None where no subscription has a queue, and thus no storage account is needed."""
+    """Return a client; None if no subscription has a queue, and thus no storage account is needed."""
     if not any(one.queue for one in config.subscriptions):
         return None
     service = storage_connection(config.queue_connection_env, settings).queue_service()
@@ -206,7 +206,7 @@ class Subscription:
     dead_letters: Journal
     """Dead letters, for people and tests."""
     dead_letter_container: DeadLetterContainer | None = None
-    """Destination of dead letters; None where the subscription has none."""
+    """Destination of dead letters; None if the subscription has none."""
     ready: bool = False
     """Whether the target is ready: a webhook after its handshake, a queue once it exists."""
     delivered: int = 0

@@ -75,11 +75,11 @@ class SubscriptionConfig:
     advanced_filters: tuple[AdvancedFilter, ...] = ()
     """All of them must accept an event."""
     queue: str = ""
-    """A storage queue's name; empty where there is a webhook."""
+    """A storage queue's name; empty if there is a webhook."""
     message_ttl_s: int = DEFAULT_MESSAGE_TTL_S
     """After this time the queue drops a message; -1 for never."""
     webhook: str = ""
-    """A URL; empty where there is a queue."""
+    """A URL; empty if there is a queue."""
     cloud_events: bool = False
     """Whether the webhook is validated as CloudEvents prescribe (OPTIONS)."""
     retry_schedule_s: tuple[float, ...] = DEFAULT_RETRY_SCHEDULE_S
@@ -119,7 +119,7 @@ class Config:
     queue_connection_env: str
     """The setting with the connection of the account that holds the subscriptions' queues and dead letters."""
     storage: StorageConfig | None = field(default=None)
-    """None where no storage account raises events."""
+    """None if no storage account raises events."""
 
 
 def load_config(path: Path) -> Config:

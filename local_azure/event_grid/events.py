@@ -40,7 +40,7 @@ class Event:
 
     @property
     def subject(self) -> str:
-        """The subject; empty where a cloud event has none."""
+        """The subject; empty if a cloud event has none."""
         return str(self.body.get("subject") or "")
 
     @property

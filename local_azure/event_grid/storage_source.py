@@ -198,7 +198,7 @@ def parse_line(line: str, account: str) -> StorageWrite | None:
 
 
 def _api(method: str, status: str, query: dict[str, list[str]]) -> Api | None:
-    """Return the operation's name, None where it raises no event. SAS and time-out in the query are ignored."""
+    """Return the operation's name, None if it raises no event. SAS and time-out in the query are ignored."""
     operation = query.get("comp", [""])[0]
     if "restype" in query or "snapshot" in query or "versionid" in query:
         return None

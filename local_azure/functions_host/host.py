@@ -71,7 +71,7 @@ class Options:
 
 
 def run(options: Options) -> None:
-    """Serve the app until SIGTERM or SIGINT. Raises DevHostError where it cannot start."""
+    """Serve the app until SIGTERM or SIGINT. Raises DevHostError if it cannot start."""
     if not asyncio.run(serve(options)):
         # A normal exit would wait for the threads of functions that outlived the grace period.
         logging.shutdown()

@@ -59,7 +59,7 @@ class Keys:
 
 
 def read_keys(environment: Mapping[str, str], name: str) -> Keys | None:
-    """Return the keys in a variable; None where no variable is named, so that everything is open, as in `func start`.
+    """Return the keys in a variable; None if no variable is named, so that everything is open, as in `func start`.
 
     Raises DevHostError, which does not repeat the variable's content.
     """

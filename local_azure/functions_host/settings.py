@@ -47,7 +47,7 @@ class HostOptions:
 
 
 def local_settings(root: Path) -> dict[str, str]:
-    """Return ``Values`` of local.settings.json in `root`; empty where there is no such file."""
+    """Return ``Values`` of local.settings.json in `root`; empty if there is no such file."""
     values = _read_json(root / "local.settings.json").get("Values", {})
     if not isinstance(values, dict):
         raise DevHostError(f"{root / 'local.settings.json'}: Values must be an object, not {type(values).__name__}")

@@ -104,7 +104,7 @@ def _timer_json(status: TimerStatus, *, past_due: bool) -> str:
 
 
 class NoTimerMemory:
-    """No memory: for timers without a monitor, and where there is no storage."""
+    """No memory: for timers without a monitor, and if there is no storage."""
 
     async def load(self, function_name: str) -> TimerStatus | None:  # noqa: ARG002 (the port's signature)
         """Return None."""
@@ -123,7 +123,7 @@ class BlobTimerMemory:
         self._host_id = host_id
 
     async def load(self, function_name: str) -> TimerStatus | None:
-        """Return the saved status; None where there is none, or it is unreadable."""
+        """Return the saved status; None if there is none, or it is unreadable."""
         try:
             blob = await self._container.download_blob(self._path(function_name))
             content = json.loads(await blob.readall())

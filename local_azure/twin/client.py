@@ -61,7 +61,7 @@ class TwinClient:
         return [{**node, "cluster": compute["name"]} for compute in computes for node in compute["nodes"]]
 
     def simulated_because(self) -> str | None:
-        """Return why nodes are simulated, None where each is a host on this machine."""
+        """Return why nodes are simulated, None if each is a host on this machine."""
         because: str | None = _json(self._azure_ml.get("/twin/cluster"))["simulated_because"]
         return because
 
@@ -74,7 +74,7 @@ class TwinClient:
         return LogBlock(answer.text, int(answer.headers["X-Next-Offset"]))
 
     def started_at(self, job: str) -> float:
-        """Return when a job began to run, in Unix seconds. Raises ValueError where it has not."""
+        """Return when a job began to run, in Unix seconds. Raises ValueError if it has not."""
         started = self._azure_ml.get(f"/twin/jobs/{job}/log").raise_for_status().headers["X-Started-At"]
         return datetime.fromisoformat(started).timestamp()
 

@@ -1,4 +1,4 @@
-"""What one twin holds so that no other twin takes it: its state folder with the secrets, and its ports.
+"""The resources that one twin locks against other twins: its state folder with the secrets, and its ports.
 
 Binding a port shows whether it is free, but the process that will listen on it binds it a while later. In between
 only a lock keeps a second twin away: one locked file for each port, in the user's cache folder, held open for as long
@@ -95,7 +95,7 @@ class StateFolder:
 def take_state_folder(base: Path) -> StateFolder:
     """Take `base`/twin, or `base`/twin-2 and so on where other twins of this clone run.
 
-    Raises TwinError where there are too many, or the folder cannot be written.
+    Raises TwinError if there are too many, or the folder cannot be written.
     """
     for number in range(1, MAX_TWINS + 1):
         folder = base / ("twin" if number == 1 else f"twin-{number}")
@@ -152,7 +152,7 @@ class Ports:
 
 
 def take_ports(defaults: Mapping[str, int] = DEFAULT_PORTS, *, folder: Path | None = None) -> Ports:
-    """Take one free port for each name. Raises TwinError where none is free."""
+    """Take one free port for each name. Raises TwinError if none is free."""
     locks = folder or cache_folder() / "ports"
     numbers: dict[str, int] = {}
     held: list[int] = []

@@ -51,7 +51,7 @@ class Twin:
         self._label = str(places.folder)
 
     def check_running(self) -> None:
-        """Raise TwinError where a part has ended."""
+        """Raise TwinError if a part has ended."""
         for process in self._processes.values():
             process.check_running()
 
@@ -85,7 +85,7 @@ class Twin:
         self._launch(old.program)
 
     def await_functions_host(self) -> None:
-        """Return when the dev host answers. Raises TwinError where it does not."""
+        """Return when the dev host answers. Raises TwinError if it does not."""
         self._processes[FUNCTIONS_HOST].await_ready()
 
     def stop(self) -> None:
@@ -149,7 +149,7 @@ class Twin:
 
 @contextlib.contextmanager
 def running_twin(options: TwinOptions, *, say: Say = silent) -> Iterator[Twin]:
-    """Start a twin, and stop it at the end of the block. Raises TwinError where it does not start."""
+    """Start a twin, and stop it at the end of the block. Raises TwinError if it does not start."""
     keep_loopback_direct()
     state = take_state_folder(options.base)
     ports = None

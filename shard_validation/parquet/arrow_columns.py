@@ -26,9 +26,9 @@ _BUFFER_BYTES = 2 << 20
 _ROWS_PER_SIGN = 64
 """Decoding 64 images takes less than a second."""
 _FEWER = 16
-"""Rows that take too much memory are decoded again, so many times fewer at a time."""
+"""Rows that take too much memory are decoded again in batches that are smaller by this factor."""
 _WHOLE_ROWS = 1000
-"""Rows of a file that is no shard."""
+"""Batch size for a file that is not a shard."""
 
 
 class ArrowColumns:
@@ -57,8 +57,8 @@ class ArrowColumns:
     ) -> Iterator[tuple[Fault, int]]:
         """Yield the faults of a column chunk with their rows, and count the others. Raises FaultError.
 
-        For columns that are not features only the number of rows matters: their values may be anything.
-        Without ``rows_at_a_time``, pages are decoded in pieces, because they are too large to be held.
+        For columns that are not features, only the number of rows is checked. Without ``rows_at_a_time``, pages are
+        decoded in pieces, because they are too large for memory.
         """
         column_check = ColumnCheck(spec, self._requirements, statistics) if spec is not None else None
         try:
@@ -111,7 +111,7 @@ class ArrowColumns:
                     yield fault, chunk.first_row + row
 
     def _batches(self, chunk: ColumnChunk, rows_at_a_time: int, *, is_feature: bool) -> Iterator[Any]:
-        """Yield the column in batches; smaller ones where these do not fit into memory."""
+        """Yield the column in batches; in smaller ones if they do not fit into memory."""
         done = 0
         while True:
             batches = self._reader.iter_batches(
@@ -135,7 +135,7 @@ class ArrowColumns:
 
 
 def _leaf(column: Any, chunk: ColumnChunk) -> Any:
-    """Return the only leaf that was read of a column of structs, without its dictionary, and texts as bytes."""
+    """Return the only leaf that was read of a column of structs, without a dictionary, with texts as bytes."""
     kinds = pa.types
     while kinds.is_struct(column.type):
         column = column.flatten()[0]

@@ -22,7 +22,7 @@ class BlockFile(io.RawIOBase):
         self._held_from, self._held = 0, b""
 
     def hold(self, start: int, stop: int) -> None:
-        """Read a range that is read more than once from now on, unless it is large or fits into a few blocks."""
+        """Hold a range in memory that will be read repeatedly, unless it is large or fits into a few blocks."""
         self._held = b""  # first, so that two are never held
         if BLOCK_BYTES < stop - start <= MAX_HELD_BYTES:
             self._held_from, self._held = start, self._source.read(start, stop - start)

@@ -1,4 +1,4 @@
-"""Byte arrays in pages too large to be held, decoded piece by piece: pyarrow would hold such a page four times over.
+"""Byte arrays in pages too large for memory, decoded piece by piece: pyarrow would need four copies of such a page.
 
 pyarrow and pandas write up to 1,024 images into a page. pyarrow decodes all smaller pages, see `arrow_columns`.
 Source: apache/parquet-format, Encodings.md (PLAIN, RLE_DICTIONARY) and README.md, "Data Pages".
@@ -35,7 +35,7 @@ _CODECS = frozenset({"UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD", "BROTLI"})
 _MAX_BIT_WIDTH = 32
 _TOO_LARGE, _COMPLEX = ReasonCode.PARQUET_PAGE_TOO_LARGE, ReasonCode.PARQUET_TOO_COMPLEX
 MAX_DEFERRED_ROWS = 1_000_000
-"""Rows that refer to a dictionary too large to be held, and values in it; writers abandon such a dictionary early."""
+"""Limit for rows that refer to a dictionary too large for memory, and for its values; such dictionaries are rare. """
 
 
 class Deferred(Enum):
@@ -71,9 +71,9 @@ class PageDecoder:
         self._num_rows = 0
 
     def values(self, page: Page) -> Iterator[bytes | Deferred | None]:
-        """Yield the values of a data page, None where a row has none; keep those of a dictionary. Raises FaultError.
+        """Yield the values of a data page, None if a row has no value; keep those of a dictionary. Raises FaultError.
 
-        For a row that refers to a dictionary too large to be held this yields `DEFERRED`: see `deferred`.
+        For a row that refers to a dictionary too large for memory, it yields `DEFERRED`: see `deferred`.
         """
         try:
             for value in self._decoded(page):
@@ -135,7 +135,7 @@ class PageDecoder:
             raise self._fault(page, "run-length encoded definition levels", f"encoding {page.level_encodings[0]}")
 
     def _values(self, page: Page, stream: ByteStream) -> Iterator[bytes]:
-        """Yield plain values without end."""
+        """Yield plain values indefinitely."""
         while True:
             yield stream.take(self._held(page, int.from_bytes(stream.take(LENGTH_BYTES), "little")))
 
@@ -150,7 +150,7 @@ class PageDecoder:
         return indices if dictionary is None else (dictionary[i] for i in indices)
 
     def _held(self, page: Page, size_bytes: int) -> int:
-        """Return the size, where so many bytes may be held. Raises FaultError."""
+        """Return the size if that many bytes may be held in memory. Raises FaultError."""
         if size_bytes > self._max_held_bytes:
             expected = f"values and levels of at most {self._max_held_bytes} bytes (limits.max_page_bytes)"
             raise self._fault(page, expected, f"one of {size_bytes} bytes", _TOO_LARGE)
@@ -173,7 +173,7 @@ class TooManyRowsError(ValueError):
 
 
 class DeferredRows:
-    """Rows whose value is in a dictionary too large to be held: noted, and read with the dictionary at the end."""
+    """Rows whose value is in a dictionary too large for memory: they are read with the dictionary at the end."""
 
     def __init__(self, num_values: int) -> None:
         """Begin. Raises TooManyRowsError for more values than `MAX_DEFERRED_ROWS`."""

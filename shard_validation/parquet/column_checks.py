@@ -1,8 +1,8 @@
 """Columns checked many rows at a time: sound rows are recognised together, the others one by one.
 
-What is sound, and what is said about a row that is not, is decided by `features.compile_values_check`, as for
-TFRecord. The checks here only answer whether it would find nothing in any of these rows; then they count the rows as
-it would. Where they cannot say so, the rows are divided, and the few that are left are given to it.
+`features.compile_values_check` defines which rows are sound, and the messages about the others, as for TFRecord. The
+checks here only decide whether it would find no fault in any of these rows; if so, they count the rows as it would.
+Otherwise the rows are divided, and it checks the few that remain.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from shard_validation.validate import MAX_DISTINCT, FeatureStatistics
 from shared.manifest import FeatureSpec
 
 _MAX_EXACT = 1 << 53
-"""Integers up to here are floats, too, so that both can be compared."""
+"""Integers up to this value are exact floats, so that both can be compared."""
 _FEW_ROWS = 64
 _PARTS = 16
-"""Into so many parts are rows divided that are not all sound."""
+"""Number of parts into which rows are divided if they are not all sound."""
 
 
 class ColumnCheck:
@@ -55,7 +55,7 @@ class ColumnCheck:
         if self._latest is not None and self._num_faults >= self._max_reasons:
             num_faults = self._num_unsound_numbers(column)
             if num_faults is not None:
-                yield from repeat(self._latest, num_faults)  # no more of them are kept, so only their number matters
+                yield from repeat(self._latest, num_faults)  # further faults are only counted
                 return
         if self._are_sound is not None and len(column) > _FEW_ROWS:
             step = -(-len(column) // _PARTS)
@@ -74,7 +74,7 @@ class ColumnCheck:
         return self._check_row(value if isinstance(value, list) else [value], row)
 
     def _compile(self) -> Callable[[pa.Array], bool] | None:
-        """Return the check of many rows, or None where each row has to be looked at."""
+        """Return the check of many rows, or None if each row must be checked separately."""
         if self._spec.kind != "bytes":
             return self._are_sound_numbers
         if self._spec.encoding == "raw":
@@ -100,7 +100,7 @@ class ColumnCheck:
         return True
 
     def _num_unsound_numbers(self, column: pa.Array) -> int | None:
-        """Count rows of one number that are at fault, and the sound ones; None where that takes a look at each."""
+        """Count faulty rows of one number, and the sound ones; None if each row must be checked separately."""
         spec = self._spec
         stated = [n for n in (spec.minimum, spec.maximum, *spec.allowed) if n is not None]
         if column.null_count or spec.shape or not _is_number(column.type):
@@ -157,7 +157,7 @@ class ColumnCheck:
         return True
 
     def _parts(self, column: pa.Array, *, may_be_one: bool = False) -> tuple[Any, pa.Array] | None:
-        """Return the number of values in each row, None where all have one, and all values; None for unsound ones."""
+        """Return the number of values in each row (None if each has one) and all values; None for unsound rows."""
         if column.null_count:
             if self._spec.required:
                 return None
@@ -211,7 +211,7 @@ def _byte_lengths(values: pa.Array) -> Any:
 
 
 def _binary_content(column: pa.Array) -> tuple[Any, memoryview]:
-    """Return where each value of a column of byte arrays begins and the last one ends, and the content."""
+    """Return the start of each value of a column of byte arrays and the end of the last one, and the content."""
     _, offsets, content = column.buffers()
     places = np.frombuffer(offsets, np.int64)[column.offset : column.offset + len(column) + 1]
     return places, memoryview(content or b"").cast("B")

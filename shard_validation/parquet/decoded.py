@@ -1,4 +1,4 @@
-"""The columns of one shard as a decoding process reads and checks them; what becomes of it when that process dies."""
+"""The columns of one shard, read and checked by a decoding process; handles the death of that process."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ BATCH_BYTES = 8 << 20
 MAX_BATCH_ROWS = 64 << 10
 _ATTEMPTS = 2
 _MIN_READ_BYTES = 64 << 20
-"""The decoder may ask for so many bytes at once, and for any page that the limits allow."""
+"""The decoder may request this many bytes at once, and any page that the limits allow."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Checked:
-    """What was found in a column chunk."""
+    """The result of checking a column chunk."""
 
     faults: Sequence[tuple[Fault, int]] = ()
     """The first ones, with their rows."""
@@ -36,7 +36,7 @@ class Checked:
 
 
 class DecodedColumns:
-    """Asks a decoder about the column chunks of one shard; use it in a with statement."""
+    """Lets a decoder check the column chunks of one shard; a context manager."""
 
     def __init__(self, file: BlockFile, shard: Mapping[str, Any], limits: Limits) -> None:
         """Take the members of the request to open the shard, see `decoding.Session`."""
@@ -73,7 +73,7 @@ class DecodedColumns:
     ) -> Checked:
         """Check the rows of a column chunk, and count them. Raises FaultError, SourceError, and what ``watch`` does.
 
-        Without ``rows_at_a_time``, pages are decoded in pieces, because they are too large to be held.
+        Without ``rows_at_a_time``, pages are decoded in pieces, because they are too large for memory.
         """
         request = {
             "chunk": {**asdict(chunk), "encodings": sorted(chunk.encodings)},
@@ -89,14 +89,14 @@ class DecodedColumns:
             raise FaultError(ReasonCode.PARQUET_PAGE_CORRUPT, expected, seen, chunk.start, chunk.path) from error
 
     def _insist(self, request: Answer | None, watch: Watch) -> Checked:
-        """Ask, and ask a new decoder where this one is lost: the kernel may have ended it because memory is short."""
+        """Send a request; repeat it with a new decoder if this one is lost, as when the kernel kills it."""
         for _ in range(_ATTEMPTS - 1):
             with contextlib.suppress(DecoderLostError):
                 return self._answer(request, watch)
         return self._answer(request, watch)
 
     def _answer(self, request: Answer | None, watch: Watch) -> Checked:
-        """Return the answer; with None, only open the shard where it is not open yet."""
+        """Return the answer; with None, only open the shard if it is not open yet."""
         answer = Checked()
         try:
             if self._decoder is None:
@@ -118,7 +118,7 @@ class DecodedColumns:
 
 
 def _checked(answer: Answer) -> Checked:
-    """Read an answer. Raises DecoderLostError for one that is not as agreed."""
+    """Read an answer. Raises DecoderLostError if it violates the protocol."""
     try:
         error = answer.get("error")
         return Checked(
@@ -128,7 +128,7 @@ def _checked(answer: Answer) -> Checked:
             error=FaultError(**_fault_members(error), byte_offset=answer["byte_offset"]) if error else None,
         )
     except (LookupError, TypeError, ValueError, AttributeError) as error:
-        raise DecoderLostError(f"an answer that is not as agreed: {error!r}") from error
+        raise DecoderLostError(f"an answer that violates the protocol: {error!r}") from error
 
 
 def _fault(members: Mapping[str, Any]) -> Fault:
@@ -140,9 +140,9 @@ def _fault_members(members: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def batch_rows(chunk: ColumnChunk, uncompressed_bytes: int, largest_page_bytes: int, limits: Limits) -> int:
-    """Return how many rows to decode at a time. Raises FaultError where a single row may be too large.
+    """Return how many rows to decode at a time. Raises FaultError if a single row may be too large.
 
-    That many rows usually take `BATCH_BYTES`. Hostile ones may take more: then the decoder takes fewer at a time.
+    That many rows usually take `BATCH_BYTES`. Hostile rows may take more; the decoder then takes fewer at a time.
     """
     if chunk.is_nested:
         _check_nested(chunk, largest_page_bytes, limits)

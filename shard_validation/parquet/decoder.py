@@ -1,8 +1,9 @@
-"""The process that decodes columns: started here, asked over a socket, and ended when it dies, hangs or misbehaves.
+"""The process that decodes columns: started here, used over a socket, and ended if it hangs or misbehaves.
 
-pyarrow is C++ that reads what strangers upload. It therefore runs in a process of its own, without this process's
-environment and with bounded memory and time (`shard_validation.parquet.decoding`); it reads the shard by asking for
-byte ranges here, after the footer and every page have been bounded. What it says is data: JSON, checked and bounded.
+pyarrow is C++ code that reads untrusted uploads. It therefore runs in a process of its own, without this process's
+environment and with limited memory and time (`shard_validation.parquet.decoding`). It requests byte ranges of the
+shard from this process, after the sizes of the footer and of every page have been checked. Its answers are untrusted
+JSON, which is checked and limited in size.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ HEAD = struct.Struct("<Q")
 PROGRAM = "shard_validation.parquet.decoding"
 MAX_ANSWER_BYTES = 64 << 20
 SILENCE_S = 300.0
-"""Longest time without a sign of life; the decoder gives one after every batch of rows."""
+"""Longest time without a heartbeat; the decoder sends one after every batch of rows."""
 POLL_S = 1.0
 KEPT_SETTINGS = ("PATH", "LD_LIBRARY_PATH", "SYSTEMROOT")
 SETTINGS = {
-    "ARROW_DEFAULT_MEMORY_POOL": "system",  # the others keep memory that was used once
+    "ARROW_DEFAULT_MEMORY_POOL": "system",  # the other allocators keep memory that was used once
     "MALLOC_ARENA_MAX": "1",
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
@@ -39,9 +40,9 @@ SETTINGS = {
 
 Answer = dict[str, Any]
 Read = Callable[[int, int], bytes]
-"""Returns the bytes at an offset, so many of them."""
+"""Returns a number of bytes at an offset."""
 Watch = Callable[[], None]
-"""Called every second and after every sign of life; raises what ends the waiting."""
+"""Called every second and after every heartbeat; raises an exception to stop waiting."""
 
 
 class DecoderLostError(Exception):
@@ -52,7 +53,7 @@ class Decoder:
     """One decoding process, which answers one request at a time."""
 
     def __init__(self) -> None:
-        """Start it. Raises SourceUnavailableError where that fails: nothing is known about the shard then."""
+        """Start it. Raises SourceUnavailableError if that fails: nothing is then known about the shard."""
         ours, theirs = socket.socketpair()
         kept = {name: os.environ[name] for name in KEPT_SETTINGS if name in os.environ}
         paths = os.pathsep.join(str(Path(path).absolute()) for path in sys.path)
@@ -107,7 +108,7 @@ class Decoder:
         self._process.wait()
 
     def forget(self) -> None:
-        """Leave the process to the one that this process was forked from."""
+        """Leave the process to the parent of this forked process."""
         self._socket.close()
         self._process.returncode = 0
 
@@ -141,7 +142,7 @@ class Decoder:
             except TimeoutError:
                 watch()
                 if time.monotonic() > latest:
-                    raise DecoderLostError(f"no sign of life for {self.silence_s:g} seconds") from None
+                    raise DecoderLostError(f"no heartbeat for {self.silence_s:g} seconds") from None
                 continue
             except OSError as error:
                 raise self._lost() from error
@@ -151,7 +152,7 @@ class Decoder:
         return content
 
     def _lost(self) -> DecoderLostError:
-        """Say how the process ended, which closed the socket."""
+        """Describe how the process, which closed the socket, ended."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             status = self._process.wait(timeout=self.silence_s)
             return DecoderLostError(f"it ended with {f'signal {-status}' if status < 0 else f'status {status}'}")
@@ -180,7 +181,7 @@ def take_decoder() -> Decoder:
 
 
 def give_back(decoder: Decoder) -> None:
-    """Keep a decoder for the next shard; end it where an exception came amid a request."""
+    """Keep a decoder for the next shard; end it if an exception interrupted a request."""
     if decoder.is_idle:
         _idle.append(decoder)
     else:
@@ -194,13 +195,13 @@ def idle_decoders() -> list[int]:
 
 @atexit.register
 def end_idle_decoders() -> None:
-    """End them; they would end by themselves, too, when their socket closes."""
+    """End the idle decoders; they would also end by themselves when their socket closes."""
     while _idle:
         _idle.pop().end()
 
 
 def _leave_to_parent() -> None:
-    """Forget the decoders in a forked child: the parent goes on asking them."""
+    """Forget the decoders in a forked child: the parent continues to use them."""
     while _idle:
         _idle.pop().forget()
 

@@ -1,4 +1,4 @@
-"""Run as a program: decode the columns of Parquet shards and check their values, as `decoder.Decoder` asks.
+"""Run as a program: decode the columns of Parquet shards and check their values, at the request of `decoder.Decoder`.
 
     python -m shard_validation.parquet.decoding
 
@@ -30,9 +30,9 @@ from shard_validation.validate import FeatureStatistics
 from shared.manifest import FeatureSpec
 
 MEMORY_BYTES = 128 << 20
-"""Beyond what the process takes when it starts, and what the limits of a pipeline allow for a page and an image."""
+"""Memory in addition to what the process takes at its start, and what the limits allow for a page and an image."""
 _PER_PAGE_BYTE, _PER_IMAGE_BYTE = 4, 2
-"""What pyarrow holds of a page: its bytes, what they inflate to, a dictionary's copy, and values."""
+"""Copies of a page that pyarrow holds: stored bytes, inflated bytes, a dictionary's copy, and values."""
 CPU_S = 300
 """For one batch of rows."""
 _SKIPPED_BYTES = 64 << 10
@@ -50,14 +50,16 @@ class Connection:
         self._socket.sendall(HEAD.pack(len(content)) + content)
 
     def receive(self) -> bytearray:
-        """Return what comes next. Raises EOFError where the other side is gone."""
+        """Return the next message. Raises EOFError if the other side is gone."""
         (length,) = HEAD.unpack(self._take(HEAD.size))
         return self._take(length)
 
     def _take(self, length: int) -> bytearray:
         try:
             content = bytearray(length)
-        except MemoryError:  # the rows are decoded again, fewer at a time, and what was asked for is on its way
+        except (
+            MemoryError
+        ):  # the rows are decoded again in smaller batches, and the requested bytes are still to arrive
             self._skip(length)
             raise
         view, num_read = memoryview(content), 0
@@ -76,7 +78,7 @@ class Connection:
             length -= count
 
     def alive(self) -> None:
-        """Give a sign of life, and allow the next batch its time."""
+        """Send a heartbeat, and restart the time limit for the next batch."""
         self.send({"alive": True})
         limit_time()
 
@@ -128,7 +130,7 @@ class Session:
         return {}
 
     def _open_table(self, size_bytes: int, columns: Sequence[str]) -> dict[str, Any]:
-        """Open a file that is no shard, whose rows are asked for as they are."""
+        """Open a file that is not a shard, whose rows are returned unchecked."""
         limit_memory(self._first_bytes, Limits())
         file = BlockFile(RemoteSource(self._connection, size_bytes))
         self._rows = rows_of(file, columns)
@@ -177,7 +179,7 @@ def chunk_of(members: Mapping[str, Any]) -> ColumnChunk:
 
 
 def address_space_bytes() -> int:
-    """Return the size of this process's address space; 0 where the system does not tell."""
+    """Return the size of this process's address space; 0 if the system does not report it."""
     if sys.platform != "linux":
         return 0
     return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * os.sysconf("SC_PAGE_SIZE")
@@ -207,7 +209,7 @@ def limit_time() -> None:
 
 
 def end_with(descriptor: int) -> None:
-    """End this process when the other side of a socket is closed, whatever it is doing."""
+    """End this process when the other side of a socket is closed, even in the middle of its work."""
     poll = select.poll()
     poll.register(descriptor, 0)  # no event is asked for: hang-ups are always reported
     poll.poll()

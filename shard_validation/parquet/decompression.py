@@ -1,4 +1,4 @@
-"""Pages too large to be held, decompressed piece by piece to exactly the size that their header states.
+"""Pages too large for memory, decompressed piece by piece to exactly the size that their header states.
 
 Source of the Snappy format: google/snappy, format_description.txt. Compressors work on blocks of 64 KiB and never
 refer further back.
@@ -34,14 +34,14 @@ class ByteStream:
         self._position = 0
 
     def take(self, length: int) -> bytes:
-        """Return ``length`` bytes, which the caller has bounded. Raises PageDataError where there are fewer."""
+        """Return ``length`` bytes, which the caller has bounded. Raises PageDataError if there are fewer."""
         start = self._position
         content = self._piece[start : start + length]
         self._position = start + len(content)
         return content if len(content) == length else content + b"".join(self.pieces(length - len(content)))
 
     def pieces(self, length: int) -> Iterator[bytes]:
-        """Yield ``length`` bytes without holding them all. Raises PageDataError where there are fewer."""
+        """Yield ``length`` bytes without holding them all. Raises PageDataError if there are fewer."""
         while length > 0:
             if self._position == len(self._piece):
                 self._next(length)
@@ -51,7 +51,7 @@ class ByteStream:
             yield content
 
     def finish(self) -> None:
-        """Read to the end, where the pieces are checked. Raises PageDataError where bytes are left."""
+        """Read to the end, where the pieces are checked. Raises PageDataError if bytes are left."""
         left = len(self._piece) - self._position + sum(map(len, self._pieces))
         if left:
             raise PageDataError(f"{left} bytes after the last value of the page")
@@ -66,8 +66,8 @@ class ByteStream:
 def open_page(file: BlockFile, chunk: ColumnChunk, page: Page) -> tuple[bytes, ByteStream]:
     """Return the levels that a page of version 2 stores separately, and a stream of the rest, uncompressed.
 
-    The checksum is compared first, where there is one: the content of a damaged page means nothing.
-    Raises FaultError, here and from the stream.
+    The checksum, if there is one, is compared first, so that damaged pages are not decoded. Raises FaultError, here
+    and from the stream.
     """
     if page.crc is not None:
         crc = 0
@@ -141,7 +141,10 @@ def _corrupt(chunk: ColumnChunk, page: Page, expected: str, seen: str) -> FaultE
 
 
 def snappy_pieces(stream: ByteStream) -> Iterator[bytes]:
-    """Yield what Snappy's raw format decompresses to, piece by piece. Raises PageDataError for malformed data."""
+    """Yield the decompressed content of Snappy's raw format, piece by piece.
+
+    Raises PageDataError for malformed data.
+    """
     left = _snappy_size(stream)
     window, num_yielded = bytearray(), 0
     while left > 0:
@@ -153,7 +156,7 @@ def snappy_pieces(stream: ByteStream) -> Iterator[bytes]:
                 del window[:-WINDOW_BYTES]
                 num_yielded = len(window)
     if left < 0:
-        raise PageDataError(f"Snappy data that are {-left} bytes longer than they state")
+        raise PageDataError(f"Snappy data that is {-left} bytes longer than it states")
     yield bytes(window[num_yielded:])
 
 
@@ -165,11 +168,11 @@ def _snappy_size(stream: ByteStream) -> int:
         value |= (byte & 0x7F) << (7 * i)
         if byte < 0x80:  # noqa: PLR2004 - the continuation bit
             return value
-    raise PageDataError("Snappy data that do not begin with a size")
+    raise PageDataError("Snappy data that does not begin with a size")
 
 
 def _snappy_element(stream: ByteStream, window: bytearray) -> Iterator[bytes | bytearray]:
-    """Yield what the next element stands for: literal bytes, in pieces, or a copy of earlier ones."""
+    """Yield the output of the next element: literal bytes, in pieces, or a copy of earlier ones."""
     tag = stream.take(1)[0]
     kind, length = tag & 3, (tag >> 2) + 1
     if kind == _LITERAL:
@@ -185,7 +188,7 @@ def _snappy_element(stream: ByteStream, window: bytearray) -> Iterator[bytes | b
 
 def _copied(window: bytearray, offset: int, length: int) -> bytearray:
     if not 0 < offset <= len(window):
-        raise PageDataError(f"Snappy data that refer back {offset} bytes, of {len(window)}")
+        raise PageDataError(f"Snappy data that refers back {offset} bytes, of {len(window)}")
     start = len(window) - offset
     if offset >= length:
         return window[start : start + length]

@@ -109,7 +109,7 @@ def _check_numbers(fields: Mapping[int, Any], limits: Limits, offset: int) -> No
 
 
 def column_chunks(metadata: Metadata, row_group: int, first_row: int) -> Iterator[ColumnChunk]:
-    """Yield the column chunks of a row group. Raises FaultError where one lies outside the data."""
+    """Yield the column chunks of a row group. Raises FaultError if one is outside the data."""
     group = metadata.row_groups[row_group]
     for index, (leaf, members) in enumerate(zip(metadata.leaves, group.chunks, strict=True)):
         start, stop, num_values = _start(members), _start(members) + members[7], members[5]
@@ -136,6 +136,6 @@ def column_chunks(metadata: Metadata, row_group: int, first_row: int) -> Iterato
 
 
 def _start(members: Mapping[int, Any]) -> int:
-    """Return where the first page begins; some writers state 0 where there is no dictionary."""
+    """Return where the first page begins; some writers state 0 if there is no dictionary."""
     dictionary, data = members.get(11, 0), members[9]
     return int(dictionary if dictionary > 0 and not 0 < data <= dictionary else data)

@@ -1,4 +1,4 @@
-"""The metadata in a footer. Checked here, because pyarrow's accessors abort the process on an inconsistent footer.
+"""The metadata in a footer. It is checked here, because pyarrow aborts the process on an inconsistent footer.
 
 Source of the layout: apache/parquet-format, parquet.thrift (FileMetaData).
 """
@@ -22,7 +22,7 @@ _MAX_DEPTH = 32
 _COLUMN: Wanted = {1: I32, 2: {}, 3: {}, 4: I32, 5: I64, 6: I64, 7: I64, 9: I64, 11: I64, 16: {2: {}, 3: {}}}
 _SCHEMA: Wanted = {1: I32, 2: I32, 3: I32, 4: BINARY, 5: I32, 6: I32, 10: {number: {} for number in _LOGICAL}}
 _ENCRYPTION_ALGORITHM, _CRYPTO_METADATA = 8, 8
-"""Fields of the file and of a column chunk that are set where columns are encrypted and the footer is not."""
+"""Fields of the file and of a column chunk that are set if columns are encrypted and the footer is not."""
 FILE: Wanted = {
     2: _SCHEMA,
     3: I64,
@@ -45,9 +45,9 @@ class Leaf:
     logical_type: str
     """Empty where the stored value is the value."""
     max_definition_level: int
-    """0 where every row has a value."""
+    """0 if every row has a value."""
     max_repetition_level: int
-    """0 where no row has more than one value."""
+    """0 if no row has more than one value."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +66,7 @@ class Metadata:
     leaves: Sequence[Leaf]
     row_groups: Sequence[RowGroup]
     offset: int
-    """Where the footer begins and the data end."""
+    """Position at which the footer begins and the data ends."""
 
 
 def is_encrypted(fields: Mapping[int, Any]) -> bool:

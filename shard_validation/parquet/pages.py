@@ -1,4 +1,4 @@
-"""The pages of a column chunk: every header is read, every size bounded before use, every checksum compared.
+"""The pages of a column chunk: all headers are read, and all sizes and checksums are checked.
 
 Source of the layout: apache/parquet-format, parquet.thrift (PageHeader) and Encodings.md.
 """
@@ -186,7 +186,7 @@ def _page(fields: dict[int, Any], offset: int, header_bytes: int, chunk: ColumnC
 
 
 def _whole(*values: Any) -> int:
-    """Return the first of some non-negative integers. Raises ValueError where one is not."""
+    """Return the first of some non-negative integers. Raises ValueError if one is negative or not an integer."""
     if not all(isinstance(value, int) and value >= 0 for value in values):
         raise ValueError(f"a negative size or count among {values}")
     return int(values[0])

@@ -37,7 +37,7 @@ class ThriftTooComplexError(ThriftError):
 
 
 class CompactReader:
-    """Reads structs from bytes, up to a number of values in all."""
+    """Reads structs from bytes, up to a total number of values."""
 
     def __init__(self, content: bytes | memoryview, max_values: int) -> None:
         self._content = content

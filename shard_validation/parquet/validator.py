@@ -95,7 +95,7 @@ class _Pages:
             self._num_rows += page.num_values
 
     def offset_of(self, row: int, chunk: ColumnChunk) -> int:
-        """Return the place in the file of a row of the column chunk."""
+        """Return the byte offset of a row of the column chunk."""
         return self._offsets[bisect_right(self._first_rows, row) - 1] if self._offsets else chunk.start
 
 
@@ -164,7 +164,7 @@ class _ParquetWalk:
         return pages
 
     def _check_rows(self, chunk: ColumnChunk, pages: _Pages) -> None:
-        """Have the column chunk decoded and checked by another process. Raises FaultError."""
+        """Let another process decode and check the column chunk. Raises FaultError."""
         task, spec = self._task, self._features.get(chunk.column)
         feature = (spec, task.statistics.feature(spec.name)) if spec is not None else None
         rows_at_a_time = None
@@ -186,7 +186,7 @@ class _ParquetWalk:
 
 
 def _shard_members(task: Task, metadata: Metadata) -> dict[str, Any]:
-    """Return what a decoder needs to know of a shard."""
+    """Return the members of the request that opens a shard in a decoder."""
     return {
         "size_bytes": task.source.size_bytes,
         "footer_offset": metadata.offset,

@@ -30,8 +30,10 @@ from shared.record_framing import (
 ReportFault = Callable[[Fault, int, int], None]
 """Takes a fault, the record's index and its byte offset."""
 CheckMany = Callable[[Chunk, "array[int]", int], Iterator[tuple[int, int, Fault]] | None]
-"""Takes consecutive records, the sizes of their payloads, and the index of the first. Returns their faults, with the
-index and the offset of each record; None where the records are to be checked one by one."""
+"""Takes consecutive records, the sizes of their payloads, and the index of the first.
+
+Returns their faults, with the index and the offset of each record; None if the records must be checked one by one.
+"""
 
 _HEADER = struct.Struct("<QI")
 _TRAILER_AND_HEADER = struct.Struct("<IQI")
@@ -39,7 +41,7 @@ _LENGTH = struct.Struct("<Q")
 _MAX_KNOWN_LENGTHS = 4096
 _BATCH_RECORDS = 4096
 _COPIED_BYTES = 1 << 10
-"""Smaller payloads are copied: a view costs more than so few bytes."""
+"""Smaller payloads are copied, because a view would cost more."""
 _REMEMBERED_BYTES = 32 << 10
 """From this size, reusing a payload's CRC for the CRC of the content is cheaper than taking it again."""
 
@@ -74,7 +76,7 @@ class RecordFraming:
     ) -> None:
         """Begin at ``offset``, the first byte of the record with index ``num_records``."""
         self.offset = offset
-        """Where the first record begins that is not finished."""
+        """Offset of the first unfinished record."""
         self.num_records = num_records
         self.num_payload_bytes = 0
         self._limits = limits
@@ -82,7 +84,7 @@ class RecordFraming:
         self._check_payload = check_payload
         self._check_many = check_many or _one_by_one
         self.max_payload_bytes = limits.max_record_bytes
-        """Longest payload that is not reported because of its length."""
+        """Longest payload whose length is accepted."""
         if check_payload is not None:
             self.max_payload_bytes = min(limits.max_example_bytes, limits.max_record_bytes)
         self._known_lengths: dict[int, int] = {}
@@ -143,11 +145,11 @@ class RecordFraming:
         return taken
 
     def _scan(self, chunk: Chunk, position: int) -> int:
-        """Check the records that lie in the chunk together with the header that follows them.
+        """Check the records that are in the chunk together with the header that follows them.
 
         The speed of this loop decides the speed of validation: it unpacks a trailer and the next header in one call,
-        computes nothing for a length whose header CRC was checked before, and handles payloads in batches.
-        Returns where the first record begins that is incomplete or whose header needs a closer look.
+        computes nothing for a length whose header CRC was checked before, and handles payloads in batches. Returns
+        the position of the first record that is incomplete or whose header must be checked separately.
         """
         if position > len(chunk) - HEADER_BYTES:
             return position
@@ -212,7 +214,7 @@ class RecordFraming:
             offset += FRAME_OVERHEAD_BYTES + len(payload)
 
     def _check_header(self, length: int, length_crc: int) -> None:
-        """Report what is wrong with a header. Raises FramingLostError where its length cannot be used."""
+        """Report the fault of a header. Raises FramingLostError if its length cannot be used."""
         limits, index, offset = self._limits, self.num_records, self.offset
         if masked_crc32c(_LENGTH.pack(length)) != length_crc:
             is_padding = index and not length and not length_crc
@@ -291,7 +293,7 @@ class StraddlingRecord:
         return mask_crc(self._crc)
 
     def take_payload(self) -> bytes:
-        """Return the payload and release it; empty where it was not kept."""
+        """Return the payload and release it; empty if it was not kept."""
         payload = b"".join(self._pieces)
         self._pieces = []
         return payload

@@ -1,13 +1,12 @@
-"""Read the values of an example in place, by the layout of another example of the same length.
+"""Read the values of an example in place, using the layout of another example of the same length.
 
 Most examples of a dataset have the same features in the same order and of the same sizes. The bytes between their
 values are then equal in all of them. So if a payload agrees, outside the values, with an example that was parsed
 before, its values lie at the same positions and it need not be parsed. Large examples of varying lengths, such as
 those of JPEGs, are walked through instead: the few bytes between their values are read one by one.
 
-Everything else is left to the protobuf runtime, which decides: also encodings that are valid but that no writer
-produces, such as integers with superfluous bytes.
-Source of the encoding: protobuf.dev, "Encoding".
+The protobuf runtime reads everything else, including encodings that are valid but that no writer produces, such as
+integers with superfluous bytes. Source of the encoding: protobuf.dev, "Encoding".
 """
 
 from __future__ import annotations
@@ -22,9 +21,9 @@ from shared.manifest import FeatureKind, FeatureSpec
 
 Payload = bytes | memoryview
 Values = Sequence[Any] | None
-"""Values of one feature; None where an optional feature is missing."""
+"""Values of one feature; None if an optional feature is missing."""
 ReadValues = Callable[[Payload], Sequence[Values] | None]
-"""Returns the values of each feature in the order of the specs, plus one item; None where the runtime must decide."""
+"""Returns the values of each feature in the order of the specs, plus one item; None if the runtime must decide."""
 
 _FIRST, _SECOND = 0x0A, 0x12
 """Tags of the length-delimited fields 1 and 2."""
@@ -47,11 +46,11 @@ _GetValues = Callable[[_Fields, Payload], Values]
 
 
 class NotPlainError(ValueError):
-    """The payload is not encoded as writers do it, or is not worth a layout."""
+    """The payload is not encoded in the usual way, or a layout for it does not pay."""
 
 
 class Span(NamedTuple):
-    """Where one byte value, or all numbers of a feature, lie."""
+    """The position of one byte value, or of all numbers of a feature."""
 
     name: str
     kind: FeatureKind
@@ -142,7 +141,7 @@ def compile_walk(specs: Sequence[FeatureSpec]) -> ReadValues:
 
 
 def _read(payload: Payload, span: Span) -> Sequence[Any]:
-    """Return the values in a span. Raises NotPlainError, for integers even where the feature is not needed."""
+    """Return the values in a span. Raises NotPlainError, for integers even if the feature is not needed."""
     if span.kind == "float":
         return struct.unpack_from(f"<{span.size // _FLOAT_BYTES}f", payload, span.start)
     if _is_viewed(span):
@@ -161,7 +160,7 @@ class _Split:
         self.first: dict[str, int] = {}
         """First field of each feature."""
         self.integers: list[int] = []
-        """Fields of integers, which are checked even where the feature is not needed: they may be malformed."""
+        """Fields of integers, which are checked even if the feature is not needed: they may be malformed."""
         layout, num_fields, position = ["<"], 0, 0
         for span in few_spans(example):
             layout.append(f"{span.start - position}s{_format(span)}")
@@ -231,7 +230,7 @@ def _integers(content: bytes) -> list[int]:
 
 
 def few_spans(example: Payload) -> list[Span]:
-    """Return where the values of a plain example lie. Raises NotPlainError, also where there are many."""
+    """Return the positions of the values of a plain example. Raises NotPlainError, also if there are too many."""
     spans = list(islice(_spans(example), _MAX_SPANS + 1))
     if len(spans) > _MAX_SPANS or any(span.kind != "bytes" and span.size > _COPIED_BYTES for span in spans):
         raise NotPlainError

@@ -1,8 +1,8 @@
 """Check many examples at once: sound values are recognised together, the others one by one.
 
-What is sound, and what is said about a value that is not, is decided by `features.compile_values_check`. The checks
-here only answer whether it would find nothing in any of these examples; then they count the values as it would.
-Examples are counted in their order, as what a histogram keeps depends on it.
+`features.compile_values_check` defines which values are sound, and the messages about the others. The checks here
+only decide whether it would find no fault in any of these examples; if so, they count the values as it would.
+Examples are counted in order, because the content of a full histogram depends on the order.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class _Column:
         self._statistics.widen(numbers.min().item(), numbers.max().item())
 
     def _count(self, numbers: Any, *, are_small: bool) -> None:
-        """Count numbers in the histogram, in the order of their first appearance where it may become full."""
+        """Count numbers in the histogram, in the order of their first appearance if it may become full."""
         if are_small and len(self._statistics.histogram) + len(times := np.bincount(numbers)) <= MAX_DISTINCT:
             for number in np.flatnonzero(times).tolist():
                 self._statistics.count(str(number), int(times[number]))

@@ -1,8 +1,7 @@
-"""``tf.train.Example`` as a protobuf message: its class, its encoding, the memory that it takes once parsed.
+"""``tf.train.Example`` as a protobuf message: its class, its encoding, and the memory that it takes when parsed.
 
-It is described here and not imported from TensorFlow, in a pool and a package of its own: TensorFlow in the same
-process registers ``tensorflow.Example`` in the default pool, and the two do not collide. protobuf is imported when it
-is first used.
+The message is described here instead of imported from TensorFlow. It is in its own pool and package, so that it does
+not collide with ``tensorflow.Example`` if TensorFlow is in the same process. protobuf is imported on first use.
 Sources: tensorflow/core/example/example.proto and feature.proto; protobuf.dev, "Encoding".
 """
 
@@ -23,7 +22,7 @@ Value = bytes | str | int | float | Sequence[bytes] | Sequence[str] | Sequence[i
 MIN_SCANNED_BYTES = 512 << 10
 """Smaller payloads are not scanned for their memory."""
 MAX_STEPS = 250_000
-"""Fields that are scanned; an example with more is rejected."""
+"""Maximum number of fields that are scanned; an example with more is rejected."""
 
 _VARINT, _FIXED64, _LENGTH, _GROUP, _GROUP_END, _FIXED32 = range(6)
 _FIELD_BYTES = 32

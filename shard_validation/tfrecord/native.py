@@ -25,7 +25,7 @@ from shared.record_framing import FRAME_OVERHEAD_BYTES
 
 SOURCE = Path(__file__).with_name("sound_records.c")
 ROOM_BYTES = 8 << 20
-"""Address space for one stretch; pages that are not read into take no memory. Longer records go to framing.py."""
+"""Address space for one stretch; unused pages take no memory. framing.py checks longer records."""
 _MAX_RECORDS = 16_384
 """Records in one stretch: with small records, the list of their ends would outgrow the records."""
 _NUM_HELD = 2
@@ -51,7 +51,7 @@ class FileSource(Protocol):
         ...
 
     def check_unchanged(self) -> None:
-        """Raise SourceChangedError where the file has changed."""
+        """Raise SourceChangedError if the file has changed."""
         ...
 
 
@@ -78,7 +78,7 @@ class SoundStretch:
         return self._held().content[: self.num_bytes]
 
     def ends(self) -> list[int]:
-        """Return where in the content each record ends."""
+        """Return the end of each record, as positions in the content."""
         return self._held().ends[: self.num_records]
 
     def _held(self) -> Memory:
@@ -178,7 +178,7 @@ class _Reading:
         self._thread.join()
 
     def find_end(self, wanted: int) -> int:
-        """Return the size of the next stretch in bytes, 0 where there is none."""
+        """Return the size of the next stretch in bytes, 0 if there is none."""
         return self._native.find_end(
             self._file, self._offset, self._size_bytes, wanted=wanted, max_payload=self._max_payload
         )
@@ -188,7 +188,7 @@ class _Reading:
             self._check(turn, memory, self._of_worker.put)
 
     def _take_turn(self) -> _Turn | None:
-        """Return the next stretch, which the caller must read; None where there is none."""
+        """Return the next stretch, which the caller must read; None if there is none."""
         with self._taking_turns:
             num_bytes = 0 if self._is_stopped else self.find_end(self._wanted)
             if not num_bytes:
@@ -211,7 +211,7 @@ class _Reading:
 
 
 class Findings(ctypes.Structure):
-    """What the library found in a stretch, as sound_records.c declares it."""
+    """The library's findings in a stretch, as declared in sound_records.c."""
 
     num_records: int
     num_bytes: int
@@ -230,7 +230,7 @@ class Memory:
         self.content = memoryview(self._room).toreadonly()
         self.address = ctypes.addressof(ctypes.c_char.from_buffer(self._room))
         self.ends = (ctypes.c_uint32 * _MAX_RECORDS)()
-        """Where each sound record ends, trailer included."""
+        """End of each sound record, including its trailer."""
         self.findings = Findings()
 
 
@@ -247,7 +247,7 @@ class NativeRecords:
         self._check.restype = None
 
     def find_end(self, file: int, offset: int, size: int, *, wanted: int, max_payload: int) -> int:
-        """Return how many bytes of whole records follow ``offset``: at least ``wanted``, where there are so many.
+        """Return how many bytes of whole records follow ``offset``: at least ``wanted``, if there are that many.
 
         Lengths are not verified. 0 means that framing.py must check the first record. ``size`` is the file's.
         """
@@ -261,14 +261,14 @@ class NativeRecords:
 
 
 def library_path() -> Path:
-    """Return where the library built from this source is, whether it exists or not: beside the source."""
+    """Return the path of the library built from this source, next to the source, whether it exists or not."""
     digest = hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:16]
     return SOURCE.with_name(f"_{SOURCE.stem}-{sys.platform}-{digest}.so")
 
 
 @cache
 def native_records() -> NativeRecords | None:
-    """Return the library, or None where framing.py must do all the work."""
+    """Return the library, or None if framing.py must do all the work."""
     try:
         library = ctypes.CDLL(str(library_path()))
     except OSError:

@@ -1,11 +1,11 @@
-"""Read the values of many examples at once, by the patterns of a few of them.
+"""Read the values of many examples at once, using the patterns of a few of them.
 
-Most examples of a dataset have the same features in the same order. Between their values lie the same bytes, except
-for the lengths of byte values and of what holds these. A pattern says which bytes are the same, where the lengths
-lie, and what they must add up to; it is compared with many examples in a few steps of numpy.
+Most examples of a dataset have the same features in the same order. The bytes between their values are the same,
+except for the lengths of byte values and of the messages around them. A pattern says which bytes are the same, where
+the lengths are, and what they must add up to; it is compared with many examples in a few steps of numpy.
 
-What agrees with a pattern is encoded as writers do it, so the protobuf runtime would read the same values and no
-others. Every other example is left to it. numpy checks every access, so no content leads outside of a chunk.
+An example that matches a pattern has the usual encoding, so the protobuf runtime would read exactly the same values.
+The runtime reads all other examples. numpy checks every access, so no content can cause a read outside a chunk.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from shared.manifest import FeatureSpec
 
 MAX_PATTERNS = 32
 _MAX_FAILURES = 64
-"""Examples that no pattern can be learnt from, after which none is learnt any more."""
+"""Number of examples without a usable pattern after which no more patterns are learnt."""
 _MAX_FAILURES_AT_ONCE = 4
 _MAX_FIXED_BYTES = 4 << 10
 """Bytes of an example that are not byte values; they are copied."""
@@ -44,7 +44,7 @@ class Columns:
         self.are_read = np.zeros(len(starts), bool)
         """Which examples agree with a pattern; nothing is known about the others."""
         self.values: dict[int, Any] = {}
-        """Place of a feature → its numbers; or where its byte value begins, and how many bytes it has."""
+        """Place of a feature → its numbers; for a byte value, its start and its number of bytes."""
         self.are_present: dict[int, Any] = {}
         """Place of a feature → which examples have it."""
 
@@ -63,7 +63,7 @@ class Columns:
 
 
 class Patterns:
-    """The patterns of one shard, learnt from examples that agree with none."""
+    """The patterns of one shard, learnt from examples that match no earlier pattern."""
 
     def __init__(self, specs: Sequence[FeatureSpec]) -> None:
         self._specs = specs
@@ -72,7 +72,7 @@ class Patterns:
         self._num_failures = 0
 
     def read(self, content: Payload, starts: Any, stops: Any) -> Columns:
-        """Read the examples that lie between ``starts`` and ``stops``, as far as they agree with a pattern."""
+        """Read the examples between ``starts`` and ``stops`` that match a pattern."""
         columns, windows, left = Columns(starts, stops), _Windows(content), np.arange(len(starts))
         for pattern in self._patterns:
             if len(left):
@@ -92,7 +92,7 @@ class Patterns:
         return len(self._patterns) < MAX_PATTERNS and self._num_failures < _MAX_FAILURES
 
     def _learn(self, example: bytes) -> Pattern | None:
-        """Add the pattern of an example; None where it has none, or more or fewer values than those before."""
+        """Add the pattern of an example; None if it has no pattern, or another number of values than those before."""
         try:
             pattern = Pattern(example, self._specs)
         except (NotPlainError, UnicodeDecodeError):
@@ -106,7 +106,7 @@ class Patterns:
 
 
 class _Windows:
-    """Content of which pieces of equal length are taken at many places."""
+    """Content from which pieces of equal length are taken at many positions."""
 
     def __init__(self, content: Payload) -> None:
         self._content = np.frombuffer(content, np.uint8)
@@ -122,7 +122,7 @@ class _Windows:
 
 
 class _Varint(NamedTuple):
-    """Where an integer of a fixed number of bytes lies."""
+    """The position of an integer with a fixed number of bytes."""
 
     segment: int
     column: int
@@ -160,7 +160,7 @@ class _Segment:
         self._mask = np.frombuffer(mask.rjust(self.num_padded, b"\0"), np.uint64)
         self._expected = np.frombuffer(content.rjust(self.num_padded, b"\0"), np.uint64) & self._mask
         self.length = length
-        """Where the length of the byte value that follows lies; None at the end."""
+        """The position of the length of the next byte value; None at the end."""
 
     def agrees(self, window: Any) -> Any:
         """Return which rows agree in all bytes that are the same in every example."""
@@ -173,7 +173,10 @@ class Pattern:
     """The pattern of one example."""
 
     def __init__(self, example: bytes, specs: Sequence[FeatureSpec]) -> None:
-        """Learn it. Raises NotPlainError where it is not worth it, or a feature is missing or of another kind."""
+        """Learn the pattern.
+
+        Raises NotPlainError if it does not pay, or if a feature is missing or of another kind.
+        """
         spans = few_spans(example)
         values = [span for span in spans if span.kind == "bytes"]
         if len(example) - sum(value.size for value in values) > _MAX_FIXED_BYTES:
@@ -202,7 +205,7 @@ class Pattern:
         """Place of a feature → number of its values."""
 
     def read(self, content: _Windows, starts: Any, stops: Any) -> tuple[Any, dict[int, Any]]:
-        """Return which examples agree, and the columns of `Columns.values`; only their rows mean anything."""
+        """Return which examples match, and the columns of `Columns.values`; only rows of these examples are valid."""
         agree = np.ones(len(starts), bool)
         begins, windows, values, at = [], [], [], starts
         for segment in self._segments:
@@ -293,7 +296,7 @@ class Pattern:
 
 
 def _span_of(spec: FeatureSpec, spans: Sequence[Span]) -> Span | None:
-    """Return where the values of a feature lie; None where an optional one is missing. Raises NotPlainError."""
+    """Return the position of a feature's values; None if an optional feature is missing. Raises NotPlainError."""
     found = [span for span in spans if span.name == spec.name]
     if not found and not spec.required:
         return None

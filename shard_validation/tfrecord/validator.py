@@ -1,4 +1,4 @@
-"""Validate a TFRecord shard from front to back: content CRC, inflation where compressed, framing, examples."""
+"""Validate a TFRecord shard from front to back: content CRC, inflation if compressed, framing, examples."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def validate_tfrecord(task: Task) -> ShardVerdict | Paused:
 
 
 class _TFRecordWalk:
-    """One pass over a shard, resumed from a checkpoint where there is one."""
+    """One pass over a shard, resumed from a checkpoint if there is one."""
 
     def __init__(self, task: Task) -> None:
         self._task = task
@@ -67,7 +67,7 @@ class _TFRecordWalk:
         return is_open and self._position < self._task.source.size_bytes
 
     def steps(self) -> Generator[int]:
-        """Check everything that is left, step by step; yield the bytes of each step."""
+        """Check all remaining content, step by step; yield the number of bytes of each step."""
         for stretch in self._sound_stretches():
             self._framing.take_sound(stretch)
             self._task.crc = combined_crc32c(self._task.crc, stretch.content_crc, stretch.num_bytes)
@@ -95,7 +95,7 @@ class _TFRecordWalk:
     def _remaining(self) -> Iterator[Chunk]:
         """Yield the chunks from the current position, after feeding the framing the start of an unfinished record.
 
-        A checkpoint may lie within a record: its first bytes are in the content CRC already, but not in the framing.
+        A checkpoint may be within a record, whose first bytes are already in the content CRC, but not in the framing.
         """
         begin = self._framing.offset
         if not self._lost and self._inflater is None:
@@ -190,7 +190,7 @@ class Inflater:
         self._num_inflated = 0
 
     def inflate(self, chunk: bytes | memoryview) -> Iterator[bytes]:
-        """Yield what a chunk inflates to. Raises FaultError."""
+        """Yield the inflated content of a chunk. Raises FaultError."""
         for start in range(0, len(chunk), _INPUT_BYTES):
             rest = bytes(chunk[start : start + _INPUT_BYTES])
             self._num_taken += len(rest)

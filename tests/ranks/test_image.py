@@ -62,7 +62,7 @@ def test_the_steps_for_python_make_an_environment_in_which_two_ranks_meet(tmp_pa
     wheel = cached_wheel(venv=venv, requirement="horovod==0.28.1", cwd=FOLDER)
     run(venv / "bin" / "pip", "install", "--no-deps", wheel)
     said = run(venv / "bin" / "python", "check_image.py", "--device", "cpu", PATH=path)
-    assert "0 problems of the image for device cpu" in said
+    assert "0 problems in the image for device cpu" in said
     assert "Horovod was built without NCCL" in failing_check(venv, path)
     [sbom] = [one for one in instructions("RUN") if "cyclonedx-py" in one]
     command = sbom.replace("/tmp/sbom", str(tmp_path / "sbom")).replace("sbom.cdx.json", str(tmp_path / "list.json"))

@@ -1,4 +1,4 @@
-"""Where a training stands, and how an attempt continues where another one stopped.
+"""The position of a training, and how an attempt resumes from the position of an earlier one.
 
 With the same world size it continues exactly: the same records in the same order, the same random numbers, the
 same state. With another world size but the same global batch, and a number of lanes that it divides, the steps are
@@ -23,7 +23,7 @@ from training_job.schedule import Standing
 
 @dataclass(frozen=True, kw_only=True)
 class Position:
-    """A moment between two steps."""
+    """A position between two steps."""
 
     epoch: int = 0
     """Epochs finished."""

@@ -2,8 +2,8 @@
 
 A checkpoint is made on the local disk and copied once under a name of its own; then its pointer is written, twice. A
 pointer states the position and the checkpoint's length and CRC. A process that dies at any moment leaves the pointers
-of earlier checkpoints as they were. The next attempt takes the newest pointer that is whole and whose checkpoint is;
-a second copy of a pointer, or the checkpoint before, stands in for what is torn or missing.
+of earlier checkpoints unchanged. The next attempt uses the newest complete pointer whose checkpoint is complete; a
+second copy of a pointer, or the previous checkpoint, replaces an incomplete or missing one.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Variables = Mapping[str, np.ndarray[Any, Any]]
 
 @dataclass(frozen=True, kw_only=True)
 class _Pointer:
-    """What a pointer states."""
+    """The content of a pointer."""
 
     position: Position
     checkpoint: Path
@@ -107,7 +107,11 @@ class CheckpointStore:
                 f"Empty the folder to start from the beginning."
             )
         for _, path in self._files("checkpoint-*.npz"):
-            print(f"checkpoints: {path.name} is not used, its pointer was never written", file=sys.stderr, flush=True)
+            print(
+                f"checkpoints: {path.name} is not used because its pointer was never written",
+                file=sys.stderr,
+                flush=True,
+            )
         return None
 
     def _pointers(self) -> list[Path]:

@@ -1,4 +1,4 @@
-"""Everything that a training changes, as named arrays and back: the content of a checkpoint."""
+"""Convert everything that a training changes to named arrays and back: the content of a checkpoint."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _RANK_STRIDE = 0x9E3779B9
 
 
 def all_variables(model: keras.Model, optimizer: keras.optimizers.Optimizer) -> list[Any]:
-    """Return weights, statistics, random seeds and the optimizer's state, in an order that the model decides."""
+    """Return weights, statistics, random seeds and the optimizer's state, in the order of the model."""
     return [*model.variables, *optimizer.variables]
 
 

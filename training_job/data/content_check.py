@@ -1,7 +1,7 @@
 """Compares the content of shards with the manifest while the first epoch of an attempt trains on them.
 
-TensorFlow reads shards without giving access to their bytes, so a thread reads each file once more. Where the file
-fits into memory, the operating system reads it once for both.
+TensorFlow reads shards without giving access to their bytes, so a thread reads each file once more. If the file fits
+into memory, the operating system reads it once for both.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from training_job.errors import DataChangedError, DataError, TrainingError
 CHANGED = "it changed after the dataset version was closed"
 
 Read = Callable[[ManifestShard], None]
-"""Reads a whole shard. Raises DataChangedError where its content is not what the manifest says."""
+"""Reads a whole shard. Raises DataChangedError if its content differs from the manifest."""
 
 
 class ContentCheck:
@@ -31,7 +31,7 @@ class ContentCheck:
         self._thread.start()
 
     def raise_failure(self) -> None:
-        """Raise what the thread has found so far: DataChangedError, or DataError where a shard cannot be read."""
+        """Raise what the thread has found so far: DataChangedError, or DataError if a shard cannot be read."""
         if self._failure is not None:
             raise self._failure
 
@@ -46,13 +46,13 @@ class ContentCheck:
                 self._read(shard)
         except TrainingError as error:
             self._failure = error
-        except Exception as error:  # noqa: BLE001 - whatever it is, the main thread must report it
+        except Exception as error:  # noqa: BLE001 - the main thread must report any error
             # Otherwise the thread would end silently, and unread shards would count as checked.
             self._failure = DataError(f"The content of this rank's shards cannot be checked: {error!r}.")
 
 
 def check_content(shard: ManifestShard, path: Path) -> None:
-    """Read a whole file. Raises DataChangedError where it is not the shard that was accepted, DataError."""
+    """Read a whole file. Raises DataChangedError if it is not the accepted shard, or DataError."""
     try:
         seen = crc32c_of_file(path)
     except FileNotFoundError as error:
@@ -63,11 +63,11 @@ def check_content(shard: ManifestShard, path: Path) -> None:
 
 
 def missing(path: Path) -> DataChangedError:
-    """Return the error for a shard that is gone."""
+    """Return the error for a shard that no longer exists."""
     return DataChangedError(f"Shard {path} does not exist: {CHANGED}.")
 
 
 def compare_content(shard: ManifestShard, path: Path, seen: str) -> None:
-    """Raise DataChangedError where a CRC32C is not the manifest's."""
+    """Raise DataChangedError if a CRC32C differs from the manifest's."""
     if seen != shard.crc32c:
         raise DataChangedError(f"Shard {path} has CRC32C {seen} instead of the manifest's {shard.crc32c}: {CHANGED}.")

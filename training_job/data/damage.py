@@ -1,4 +1,4 @@
-"""Finds the damaged shard and record after reading has failed, because TensorFlow names neither."""
+"""Find the damaged shard and record after reading has failed, because TensorFlow names neither."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from training_job.data.content_check import check_content
 from training_job.errors import DataChangedError, DataError
 
 BUDGET_S = 120.0
-"""Time for the search; all ranks wait meanwhile."""
+"""Time limit of the search; all ranks wait meanwhile."""
 MAX_RECORD_BYTES = 1 << 31
 """protobuf cannot parse longer records; a damaged length may have any value."""
 
@@ -37,9 +37,9 @@ Suspects = Iterable[tuple[ManifestShard, Path]]
 def find_damage(
     suspects: Suspects, data_format: str, *, budget_s: float = BUDGET_S, clock: Callable[[], float] = time.monotonic
 ) -> str:
-    """Return a sentence about the first shard that cannot be read, or one that says that none differs.
+    """Return a sentence about the first shard that cannot be read, or that no shard differs.
 
-    Raises DataChangedError where a shard is not the one that was accepted, naming the first damaged record.
+    Raises DataChangedError, naming the first damaged record, if a shard is not the accepted one.
     """
     until, intact = clock() + budget_s, 0
     for shard, path in suspects:
@@ -87,7 +87,7 @@ def _opened(path: Path) -> BinaryIO:
 
 
 class _Inflated(io.RawIOBase):
-    """A ZLIB stream's content; Python has a file of GZIP streams only."""
+    """The content of a ZLIB stream; Python has a file class for GZIP streams only."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("rb")
@@ -97,7 +97,7 @@ class _Inflated(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Fill a part of the buffer; 0 at the end. Raises EOFError where the stream is cut off, zlib.error."""
+        """Fill a part of the buffer; 0 at the end. Raises EOFError if the stream is cut off, and zlib.error."""
         block = b""
         while not block and not self._stream.eof:
             piece = self._stream.unconsumed_tail or self._file.read(_INPUT_BYTES)
@@ -113,7 +113,7 @@ class _Inflated(io.RawIOBase):
 
 
 def _records(stream: BinaryIO) -> Iterator[str]:
-    """Yield for each record what is wrong with it, empty if nothing; end after the first damaged one."""
+    """Yield the problem of each record, empty if it is sound; end after the first damaged record."""
     start = 0
     while header := stream.read(HEADER_BYTES):
         reason, length = _read(stream, header)
@@ -124,7 +124,7 @@ def _records(stream: BinaryIO) -> Iterator[str]:
 
 
 def _read(stream: BinaryIO, header: bytes) -> tuple[str, int]:
-    """Read the rest of a record; return what is wrong with it and the length of its payload."""
+    """Read the rest of a record; return its problem (empty if it is sound) and the length of its payload."""
     if len(header) < HEADER_BYTES:
         return "ends within its header", 0
     length, expected = _HEADER.unpack(header)

@@ -25,7 +25,7 @@ PREFETCHED_BATCHES = 2
 _MAX_CAUSE_CHARS = 600
 
 _GRAPH = re.compile(r"\[\[\{\{node.*?\}\}\]\]|\{\{[^{}]*\}\}|\[Op:\w+\](?: name: ?\S*)?")
-"""What TensorFlow adds to a message: nodes and functions of its graph, and the operation that failed."""
+"""The parts that TensorFlow adds to a message: nodes and functions of its graph, and the failed operation."""
 _BUT_A_LABEL = ", but there is a label"
 _WRONG_LABEL = re.compile(r"\[(num_classes: [^\]]*" + _BUT_A_LABEL + r")\]\s*\[*(-?\d+)")
 
@@ -44,7 +44,10 @@ class RecordSource(Protocol):
         ...
 
     def facts(self, shard: str) -> Iterator[RecordFacts]:
-        """Yield what a message needs to know of each record of a shard, in order. Slow: for a search."""
+        """Yield the facts about each record of a shard that messages need, in order.
+
+        It is slow, for searches only.
+        """
         ...
 
 
@@ -62,7 +65,7 @@ class RankData(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class LaneData:
-    """Reads shards by lanes, so that a step trains on the same records for every number of ranks."""
+    """Reads shards by lanes, so that a step trains on the same records with any number of ranks."""
 
     shards: tuple[ManifestShard, ...]
     plan: SplitPlan
@@ -78,7 +81,7 @@ class LaneData:
     threads: int = 1
     """Threads that read and decode."""
     fixed_cut: bool = False
-    """Whether a rank reads the same shards in all epochs, so that a local cache holds what it will read."""
+    """Whether a rank reads the same shards in all epochs, so that a local cache holds the shards that it reads."""
 
     def training_epoch(self, epoch: int, skip_steps: int = 0) -> tf.data.Dataset:
         """Return the epoch's batches, shuffled by the seed."""
@@ -98,17 +101,17 @@ class LaneData:
         return self._batches(lanes, self._as_fitted)
 
     def training_shards(self, epoch: int) -> list[str]:
-        """Return the names of what `training_epoch` reads, in its order."""
+        """Return the names of the shards that `training_epoch` reads, in its order."""
         return self._names(self._cut_for(epoch))
 
     def evaluation_shards(self) -> list[str]:
-        """Return the names of what `evaluation` reads, that of the padding included."""
+        """Return the names of the shards that `evaluation` reads, including that of the padding."""
         return list(dict.fromkeys([self.shards[0].name, *self._names(self.shards)]))
 
     def begun_shards(self, epoch: int | None) -> list[str]:
         """Return the names of shards whose first record this rank reads in an epoch; None stands for evaluation.
 
-        Lanes do not overlap, so each shard of the split is begun by exactly one rank.
+        Lanes do not overlap, so exactly one rank starts each shard of the split.
         """
         shards = self.shards if epoch is None else self._cut_for(epoch)
         return [part.shard for _, lane in self._own(shards) for part in lane if part.start == 0]
@@ -168,7 +171,7 @@ class LaneData:
 
 
 def next_batch(batches: Iterator[T], rank: int) -> T:
-    """Return the next batch. Raises UnreadableDataError where there is none, or it cannot be read.
+    """Return the next batch. Raises UnreadableDataError if there is no batch, or it cannot be read.
 
     Raises ConfigurationError for a label that the options do not allow.
     """
@@ -211,7 +214,7 @@ def _in_turns(lanes: Sequence[tf.data.Dataset], share: int) -> tf.data.Dataset:
 
 @dataclass(frozen=True, kw_only=True)
 class SyntheticData:
-    """One batch of random pixels for each rank, used in every step: times the machines where reading is free."""
+    """One batch of random pixels for each rank, used in every step, to measure machines without reading."""
 
     plan: SplitPlan
     rank: int

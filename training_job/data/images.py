@@ -1,7 +1,7 @@
 """From a feature's stored value to the pixels that the model sees: decoding, fitting, augmentation.
 
 Augmentation is the same for the same seed. Seeds come from the position in the epoch's order, so they depend neither
-on the number of ranks nor on threads, nor on where a resumed training starts again.
+on the number of ranks nor on threads, nor on the position from which a training resumes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _AXES = 3
 """Height, width, channels."""
 _ENCODED = ("png", "jpeg", "image")
 _MARGIN = 0.875
-"""What a centre crop keeps of the shorter side, as ImageNet is evaluated since AlexNet: 224 of 256."""
+"""Share of the shorter side that a centre crop keeps, as for ImageNet since AlexNet: 224 of 256."""
 _CROP_AREA = (0.08, 1.0)
 _CROP_ASPECT = (3 / 4, 4 / 3)
 """Szegedy et al. 2014, Going deeper with convolutions (arXiv 1409.4842), section 6."""
@@ -35,7 +35,7 @@ def feature(features: Sequence[FeatureSpec], name: str) -> FeatureSpec:
     found = next((f for f in features if f.name == name), None)
     if found is None:
         raise ConfigurationError(
-            f'image_feature or label_feature: the data have no feature "{name}", only '
+            f'image_feature or label_feature: the data has no feature "{name}", only '
             f"{', '.join(f.name for f in features)}."
         )
     return found
@@ -46,7 +46,7 @@ class ImageShapes:
     """The shape of a stored image, and that of the model's input."""
 
     stored: Shape
-    """Height, width, channels; None where the manifest leaves it open."""
+    """Height, width, channels; None if the manifest does not state it."""
     model: tuple[int, ...]
     """Height, width, channels."""
 
@@ -58,7 +58,7 @@ def image_shapes(spec: FeatureSpec, options: TrainingOptions) -> ImageShapes:
     if len(stored) != _AXES:
         if any(wanted) or None in stored:
             raise ConfigurationError(
-                f'image_feature: "{spec.name}" is no image that can be resized: its shape is {stored}.'
+                f'image_feature: "{spec.name}" is not an image that can be resized: its shape is {stored}.'
             )
         return ImageShapes(stored=stored, model=tuple(size or 0 for size in stored))
     model = tuple(option or in_manifest or 0 for option, in_manifest in zip(wanted, stored, strict=True))
@@ -98,7 +98,7 @@ def fit(image: tf.Tensor, shape: tuple[int, ...]) -> tf.Tensor:
 
 
 def training_augmentation(options: TrainingOptions, shape: tuple[int, ...]) -> Augmentation:
-    """Return what is done to images of the training split; it also fits them to the model's shape."""
+    """Return the augmentation of the training split's images; it also fits them to the model's shape."""
     kind = options.augmentation
     if kind == "none" or len(shape) != _AXES:
         return lambda image, _: fit(image, shape)
@@ -110,7 +110,7 @@ def training_augmentation(options: TrainingOptions, shape: tuple[int, ...]) -> A
 
 
 def _seed_for(use: int, seed: tf.Tensor) -> tf.Tensor:
-    """Return another seed for each use, so that a flip does not follow from a crop."""
+    """Return another seed for each use, so that flips and crops are independent."""
     return tf.stack([seed[0] ^ use, seed[1]])
 
 

@@ -1,4 +1,4 @@
-"""The data of a job for one rank: the source, the shapes, what is done to images."""
+"""The data of a job for one rank: source, shapes and augmentation."""
 
 from __future__ import annotations
 
@@ -29,9 +29,10 @@ class Inputs:
     check: ContentCheck | None
     """Compares the shards that the attempt reads first with the manifest; None for synthetic data."""
     suspects: Callable[[int], list[tuple[ManifestShard, Path]]]
-    """Maps an epoch to the shards that this rank reads in it, evaluation included: where to look for damage."""
+    """Maps an epoch to the shards that this rank reads in it, evaluation included, to search them for damage.
+    """
     misfit: Callable[[int], str | None]
-    """Maps an epoch to the option that does not fit a record of these shards, in words; None where all fit."""
+    """Maps an epoch to a sentence about the option that does not fit a record of these shards; None if all fit."""
 
 
 def open_inputs(job: Job, rank: int, threads: int) -> Inputs:
@@ -56,7 +57,7 @@ def open_inputs(job: Job, rank: int, threads: int) -> Inputs:
         return [*training.training_shards(epoch), *validation.evaluation_shards()]
 
     by_name = {shard.name: shard for shard in job.manifest.shards}
-    # Copies are made of all that a rank reads. Without a cache each shard is read by one of the ranks that share it.
+    # With a cache, a rank copies every shard that it reads. Without one, a shard is checked by one of its ranks.
     first = read_in(job.start.epoch) if cache else _checked_by_rank(training, validation, job.start.epoch)
     return Inputs(
         model_shape=shape,

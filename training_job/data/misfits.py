@@ -1,4 +1,4 @@
-"""Finds the record that the options do not fit, because TensorFlow stops at it without naming it."""
+"""Find the record that does not fit the options, because TensorFlow stops at it without naming it."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from shared.safe_text import one_line, shown
 from shared.source_names import DATASET_FILE, MAX_FILE_BYTES, packed_from, read_sources
 
 BUDGET_S = 120.0
-"""Time for the search; all ranks wait meanwhile."""
+"""Time limit of the search; all ranks wait meanwhile."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RecordFacts:
-    """What a message about a record needs to know of it."""
+    """The facts about a record that messages need."""
 
     label: int | None
-    """None where the record has no label of the right kind."""
+    """None if the record has no label of the right kind."""
     has_image: bool
     names: tuple[str, ...]
-    """Names of the record's features, those of other kinds too."""
+    """Names of all the record's features, of any kind."""
 
 
 ReadFacts = Callable[[str], Iterator[RecordFacts]]
@@ -41,9 +41,9 @@ def find_misfit(
     budget_s: float = BUDGET_S,
     clock: Callable[[], float] = time.monotonic,
 ) -> str | None:
-    """Return which option does not fit which of the records; None where all fit that could be read in time.
+    """Return which option does not fit which record; None if all records that were read in time fit.
 
-    ``folder`` may have the dataset.json that says what the records were packed from.
+    ``folder`` may have the dataset.json that names the sources of the records.
     """
     until = clock() + budget_s
     lowest: tuple[int, ManifestShard, int] | None = None
@@ -75,7 +75,7 @@ def _records(
 
 
 def _wanted(options: TrainingOptions, option: str, record: RecordFacts) -> str:
-    """Return the end of a message about a feature that is not there, or not of the right kind."""
+    """Return the end of a message about a feature that is missing or of the wrong kind."""
     name = str(getattr(options, option))
     if name in record.names:
         kind = "value that can be trained on" if option == "image_feature" else "single int64 number"

@@ -42,7 +42,7 @@ class ParquetSource:
         return image, label
 
     def facts(self, shard: str) -> Iterator[RecordFacts]:
-        """See RecordSource. A column that is not there is missing in every row, and named for the first one."""
+        """See RecordSource. An absent column is missing in every row, and is reported for the first row."""
         with pq.ParquetFile(self.path_of(shard)) as file:
             names = tuple(file.schema_arrow.names)
             if self.image.name not in names or self.label.name not in names:
@@ -79,7 +79,7 @@ def _batches(path: Path, part: RecordRange, columns: list[str]) -> Iterator[pa.R
 def _of_group(
     file: pq.ParquetFile, group: int, columns: list[str], start: int, stop: int
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows ``start`` ≤ i < ``stop`` of one row group; both may lie outside of it."""
+    """Yield the rows ``start`` ≤ i < ``stop`` of one row group; both may be outside of it."""
     first = 0
     for batch in file.iter_batches(batch_size=ROWS_PER_READ, row_groups=[group], columns=_physical(file, columns)):
         after = first + batch.num_rows
@@ -97,7 +97,7 @@ def _physical(file: pq.ParquetFile, columns: list[str]) -> list[str]:
 
 
 def _plain(column: pa.Array) -> list[Any]:
-    """Return Python values; Hugging Face's images are structs of bytes and path, of which the bytes count."""
+    """Return Python values; Hugging Face's images are structs of bytes and path, of which the bytes are used."""
     kinds = pa.types
     if kinds.is_struct(column.type):
         column = column.field("bytes")

@@ -1,7 +1,7 @@
 """Keeps copies of shards on a local disk, so that a mount over the network is read once.
 
-Shards are copied while the first epoch reads them from the mount; from the next epoch on the copies are read. Ranks
-of one node share the folder. Only what is as the manifest says becomes a copy.
+Shards are copied while the first epoch reads them from the mount; later epochs read the copies. Ranks of one node
+share the folder. Only content that agrees with the manifest is kept.
 """
 
 from __future__ import annotations
@@ -31,12 +31,15 @@ class ShardCache:
         self._shards = {shard.name: shard for shard in shards}
 
     def path_of(self, name: str) -> Path:
-        """Return the copy where there is one, otherwise the shard itself."""
+        """Return the copy if there is one, otherwise the shard itself."""
         copy = self._copy_of(self._shards[name])
         return copy if copy.exists() else self._source / name
 
     def copy(self, shard: ManifestShard) -> None:
-        """Copy a shard if there is room, and check what will be read. Raises DataChangedError, DataError."""
+        """Copy a shard if there is space, and check the content that will be read.
+
+        Raises DataChangedError, DataError.
+        """
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             if self._copy_of(shard).exists() or not self._has_room(shard):

@@ -1,4 +1,4 @@
-"""Check what a training needs of its image: `python check_image.py --device gpu`, the last step of the Dockerfile.
+"""Check an image for what a training needs: `python check_image.py --device gpu`, the last step of the Dockerfile.
 
 Every problem is a line, and makes the exit status 1. It also runs in the environment of this machine, with
 ``--device cpu``: then Horovod needs no NCCL, and TensorFlow no GPU architectures.
@@ -22,7 +22,7 @@ PROGRAMS = {
 }
 ARCHITECTURES = {"70": "V100", "80": "A100", "90": "H100"}
 OF_THE_DRIVER = "libcuda.so.1"
-"""Comes with the node's driver; in the image a stub stands for it."""
+"""Part of the node's driver; the image has a stub for it."""
 NUM_RANKS = 2
 WORLD = f"""
 import horovod.tensorflow as hvd, tensorflow as tf
@@ -42,7 +42,7 @@ def main(arguments: Sequence[str]) -> int:
     problems = list(missing_programs()) or list(wrong_build(device))
     for problem in problems:
         print(f"problem: {problem}")
-    print(f"{len(problems)} problems of the image for device {device}")
+    print(f"{len(problems)} problems in the image for device {device}")
     return 1 if problems else 0
 
 
@@ -54,7 +54,7 @@ def missing_programs() -> Iterator[str]:
 
 
 def wrong_build(device: str) -> Iterator[str]:
-    """Yield what is wrong with Horovod and TensorFlow, once the programs are there."""
+    """Yield the problems of Horovod and TensorFlow, once the programs exist."""
     yield from unbuilt(device)
     yield from missing_libraries()
     if device == "gpu":
@@ -63,7 +63,7 @@ def wrong_build(device: str) -> Iterator[str]:
 
 
 def unbuilt(device: str) -> Iterator[str]:
-    """Yield what Horovod was not built with."""
+    """Yield the parts that Horovod was built without."""
     status, said = _run("horovodrun", "--check-build")
     if status != 0:
         yield f"horovodrun --check-build ended with {status}: {said}"
@@ -108,12 +108,12 @@ def package_folder(name: str) -> Path:
 
 
 def wrong_world() -> Iterator[str]:
-    """Yield what goes wrong when two ranks meet on this machine and add numbers."""
+    """Yield the problems of two ranks that connect on this machine and add numbers."""
     as_root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "CUDA_VISIBLE_DEVICES": ""}
     command = ("mpirun", "--oversubscribe", "-np", str(NUM_RANKS), sys.executable, "-c", WORLD)
     status, said = _run(*command, **as_root)
     if status != 0:
-        yield f"two ranks did not meet: mpirun ended with {status}: {said[-2000:]}"
+        yield f"two ranks did not connect: mpirun ended with {status}: {said[-2000:]}"
 
 
 def _run(*command: str, **environment: str) -> tuple[int, str]:

@@ -1,1 +1,1 @@
-"""Notices dead and stuck ranks, and requests to stop, before money or progress is lost."""
+"""Detects dead and stuck ranks, and requests to stop, before money or progress is lost."""

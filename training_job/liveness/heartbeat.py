@@ -1,7 +1,7 @@
-"""Every rank sends the root heartbeats, and the root answers: over UDP, beside MPI.
+"""Every rank sends the root heartbeats, and the root answers: over UDP, independently of MPI.
 
-MPI cannot detect a stopped rank: Horovod's own negotiation hangs with it before its stall check is reached. A
-datagram that is lost does no harm, because another follows.
+MPI cannot detect a stopped rank: Horovod's own negotiation hangs with it before its stall check is reached. A lost
+datagram does no harm, because another follows.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class HeartbeatThread:
         self._thread.start()
 
     def _receive(self, receiver: socket.socket, address: RootAddress, liveness: Liveness, *, answer: bool) -> None:
-        """Take what arrives within one interval."""
+        """Process the datagrams that arrive within one interval."""
         until = time.monotonic() + self._interval_s
         liveness.receive(self._heartbeat())
         while time.monotonic() < until:

@@ -1,10 +1,10 @@
-"""What may interrupt a training: a signal that asks it to stop, Azure's notice that its node is about to go.
+"""Interruptions of a training: a signal that asks it to stop, and Azure's notice that its node will be removed.
 
 mpirun forwards SIGUSR1 to all ranks and waits. SIGTERM to mpirun is different: it kills the ranks within half a
 second, a constant of Open MPI 5's runtime that no option changes.
 
-A low-priority node goes without a signal to its processes. At most 30 s before, the node's own metadata service lists
-the event (Azure documentation, "Scheduled Events for Linux VMs"). Azure may withdraw it (seen by
+A low-priority node is removed without a signal to its processes. At most 30 s before, the node's own metadata service
+lists the event (Azure documentation, "Scheduled Events for Linux VMs"). Azure may withdraw it (seen by
 microsoft/ai4s-jobq on Azure ML's nodes), so a notice saves a checkpoint and the training continues.
 """
 
@@ -23,7 +23,7 @@ from typing import Any
 URL_VARIABLE = "LANDFALL_SCHEDULED_EVENTS_URL"
 """Set by the cluster's image; without it no service is polled."""
 EVENT_TYPES = frozenset({"Preempt", "Terminate", "Redeploy", "Reboot"})
-"""The events after which the node's processes are gone; ``Freeze`` is a pause of seconds."""
+"""The events after which the node's processes no longer exist; ``Freeze`` is a pause of seconds."""
 
 _INTERVAL_S = 2.0
 _TIMEOUT_S = 5.0
@@ -72,7 +72,7 @@ class NodeNotices:
         return self._announced_at > self._saved_at + _FRESH_S
 
     def checkpoint_saved(self) -> None:
-        """Note that a checkpoint was saved, for whatever reason."""
+        """Record that a checkpoint was saved, for any reason."""
         self._saved_at = time.monotonic()
 
     def _watch(self) -> None:

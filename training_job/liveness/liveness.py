@@ -1,11 +1,10 @@
-"""Which ranks are alive and moving, and which one to name when they are not. No network, no threads.
+"""Decide which ranks are alive and progressing, and which one to name if not. Without network and threads.
 
-Every rank counts the places that it passes in the training loop, and all ranks pass the same places. When nothing
-moves, the ranks with the lowest count are those that all others wait for.
+Every rank counts the places that it passes in the training loop, and all ranks pass the same places. If no rank
+progresses, all others wait for the ranks with the lowest count.
 
-Ranks that do not meet at the start each leave a mark in a folder that all nodes share: a file, because everything
-else that ranks could use to communicate needs them to have met. A rank that is dead, stopped or was never started
-leaves none.
+If the ranks cannot connect at the start, each leaves a mark, a file, in a folder that all nodes share, because any
+other communication needs a connection. A rank that is dead, stopped or was never started leaves no mark.
 """
 
 from __future__ import annotations
@@ -30,14 +29,14 @@ _SLOW_PLACE_FACTOR = 10
 _MARKING_S = 5.0
 """How long a rank waits for the marks of the others: ranks start within seconds of each other."""
 _CACHE_VARIABLE = "DATASET_MOUNT_ATTRIBUTE_CACHE_TTL"
-"""Azure ML's setting of how long a mount keeps attributes; what it keeps by default is not stated."""
+"""Azure ML's setting of how long a mount caches attributes; the default is not documented."""
 _LAUNCH_VARIABLE = "PMIX_NAMESPACE"
 """Open MPI's name for one launch, the same on all its ranks."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Heartbeat:
-    """Where a rank is, by its own account."""
+    """The place of a rank in the training loop, as it reports it."""
 
     rank: int
     count: int
@@ -84,7 +83,7 @@ class Liveness:
         )
 
     def verdict(self) -> str | None:
-        """Return the paragraph that ends the training; None while all is well."""
+        """Return the paragraph that ends the training; None if there is no problem."""
         now = self._clock()
         silent = [r for r in self._received.values() if now - r.at > self._timeout_s]
         if silent:
@@ -113,7 +112,7 @@ def _silence(received: _Received, now: float) -> str:
 
 
 def _absence(awaited: Iterable[int], others: Iterable[Heartbeat], timeout_s: float) -> str:
-    # Only once the others stand still too: a rank that takes part in steps is alive, even where no datagram passes.
+    # Only if the others stand still too: a rank that takes part in steps is alive, even if no datagram arrives.
     missing, places = sorted(awaited), sorted({heartbeat.place for heartbeat in others})
     return (
         f"No heartbeat ever came from rank{'s' if len(missing) > 1 else ''} {', '.join(map(str, missing))} since the "
@@ -138,14 +137,14 @@ def _standstill(heartbeats: Mapping[int, Heartbeat], timeout_s: float) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Rendezvous:
-    """A folder that all ranks of one launch see, those of other nodes perhaps late."""
+    """A folder that all ranks of one launch see; marks of other nodes may appear late."""
 
     folder: Path
     """For this launch only, so that marks of an earlier one do not count."""
     rank: int
     world_size: int
     sees_all: bool
-    """Whether the marks of all ranks are seen at once: on one node, or where the mount caches no attributes."""
+    """Whether the marks of all ranks are seen at once: on one node, or if the mount caches no attributes."""
 
     @classmethod
     def under(cls, folder: Path) -> Rendezvous:
@@ -165,7 +164,7 @@ class Rendezvous:
         try:
             present = self._present()
         except (OSError, OutputFileError) as error:
-            return f"{intro} Which ranks are missing could not be found out in {self.folder}: {error}"
+            return f"{intro} Which ranks are missing could not be determined in {self.folder}: {error}"
         absent = [rank for rank in range(self.world_size) if rank not in present]
         if not absent:
             return (

@@ -33,7 +33,7 @@ class Watch:
         return self._heartbeat
 
     def stop(self) -> None:
-        """End the watch: from here on ranks may exit one after the other."""
+        """End the watch: ranks may exit one after the other from now on."""
         if self.thread is not None:
             self.thread.stop()
 
@@ -54,7 +54,7 @@ def start_watch(world: collective.World, timeout_s: float) -> Watch:
 
 
 def start_deadline(seconds: float, rendezvous: Rendezvous) -> threading.Timer:
-    """End this process unless the timer is cancelled in time: ranks that never meet must not wait for ever."""
+    """End this process unless the timer is cancelled in time: ranks that never connect must not wait forever."""
     timer = threading.Timer(seconds, lambda: end_process(rendezvous.verdict(seconds)))
     timer.daemon = True
     timer.start()
@@ -62,7 +62,7 @@ def start_deadline(seconds: float, rendezvous: Rendezvous) -> threading.Timer:
 
 
 def end_process(verdict: str) -> NoReturn:
-    """End this process at once, and thereby the job: the main thread may hang for good."""
+    """End this process at once, and thereby the job: the main thread may hang forever."""
     error = RankLostError(verdict)
     print_error(error, launched_rank())
     end_job(error.exit_code)

@@ -1,1 +1,1 @@
-"""What a training reports, while it runs and at its end. Only the root writes."""
+"""The reports of a training, while it runs and at its end. Only the root writes."""

@@ -1,4 +1,4 @@
-"""What communication between ranks costs: steps with it, compared with the same steps without it."""
+"""Measure the cost of communication between ranks: compare steps with it and the same steps without it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TIMED_STEPS = 7
 def communication(session: Session) -> dict[str, float]:
     """Time steps with and without averaging, on all ranks at once; empty for one rank or if switched off.
 
-    The weights are worthless afterwards, since each rank goes its own way; they must be exported before. Only
+    The weights are unusable afterwards, because each rank trains alone; they must be exported before. Only
     communication that does not overlap with computing is counted, so the share may be near 0 on a good network.
     """
     arguments = session.job.arguments

@@ -34,7 +34,7 @@ def kept_examples(num_examples: int, limit: int = MAX_EXAMPLES) -> list[int] | r
 
 
 class ExampleResults:
-    """This rank's part of the kept examples, in the order of the manifest; zero where another rank has them."""
+    """This rank's part of the kept examples, in the order of the manifest; zero for examples of other ranks."""
 
     def __init__(self, columns: tuple[str, ...], num_examples: int, first: int) -> None:
         self.columns = columns

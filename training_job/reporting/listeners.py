@@ -1,4 +1,4 @@
-"""What the root reports while a training runs: progress lines, TensorBoard, MLflow."""
+"""Reports of the root while a training runs: progress lines, TensorBoard, MLflow."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Listener(Protocol):
         ...
 
     def close(self) -> None:
-        """Put what is left into the outputs; called once, also after a failure."""
+        """Write the remaining data to the outputs; called once, also after a failure."""
         ...
 
 
@@ -87,7 +87,7 @@ class ProgressLines:
 
 
 class TensorBoard:
-    """Writes scalars by the optimizer's step: a file for each epoch, made locally and put beside the report."""
+    """Writes scalars by the optimizer's step: a local file for each epoch, copied to the outputs."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -99,7 +99,7 @@ class TensorBoard:
         self._write({"running/loss": metrics["loss"], "running/images_per_s": images_per_s or 0.0}, position.step)
 
     def epoch_ended(self, position: Position) -> None:
-        """Write the epoch's record, and put the epoch's file where TensorBoard looks for it."""
+        """Write the epoch's record, and copy the epoch's file to the folder that TensorBoard reads."""
         self._write({f"epoch/{name}": value for name, value in position.epochs[-1].items()}, position.step)
         self._put()
 
@@ -107,7 +107,7 @@ class TensorBoard:
         """Do nothing: every epoch has its file."""
 
     def close(self) -> None:
-        """Put what the last epoch has so far."""
+        """Copy the incomplete file of the last epoch."""
         self._put()
         self._local.cleanup()
 

@@ -1,7 +1,7 @@
 """Metrics as sums: each rank adds up over its examples, the sums are added over ranks, then divided once.
 
-So a metric is an average weighted by examples, however the examples are spread over ranks. The area under
-the curve comes from two histograms of the predicted scores, which can be added, too.
+A metric is therefore an average over examples, independent of their distribution over the ranks. The area under the
+curve comes from two histograms of the predicted scores, which can be added, too.
 """
 
 from __future__ import annotations
@@ -67,10 +67,10 @@ def layout_for(options: ModelOptions) -> MetricLayout:
 
 
 def area_under_curve(positives: Sums, negatives: Sums) -> float:
-    """Return the area under the ROC curve from histograms over rising scores; 0.5 where a class is missing.
+    """Return the area under the ROC curve from histograms over rising scores; 0.5 if a class is missing.
 
-    It is the chance that a positive scores above a negative, those in one bucket counting half: exact but
-    for scores closer than a bucket.
+    It is the chance that a positive scores above a negative, those in one bucket counting half: exact except for
+    scores closer than a bucket.
     """
     pairs = positives.sum() * negatives.sum()
     below = np.cumsum(negatives) - negatives

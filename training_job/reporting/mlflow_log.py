@@ -1,8 +1,7 @@
 """Logs the run's parameters and metrics to MLflow, from the root only.
 
-Azure ML names its server in MLFLOW_TRACKING_URI and the run in MLFLOW_RUN_ID, and all ranks share that run:
-more than one writer would mix their values. Without a server MLflow writes files, which are put into the outputs at
-the end.
+Azure ML names its server in MLFLOW_TRACKING_URI and the run in MLFLOW_RUN_ID, and all ranks share that run: more than
+one writer would mix their values. Without a server, MLflow writes files, which are copied to the outputs at the end.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ class MlflowLog:
         self._local = Path(tempfile.mkdtemp(prefix="mlflow-"))
         server = os.environ.get("MLFLOW_TRACKING_URI")
         if not server:
-            # MLflow 3 refuses to write files unless this says that they are wanted.
+            # MLflow 3 writes files only if this variable allows it.
             os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
         self._client = MlflowClient(tracking_uri=server or self._local.as_uri())
         self._run_id_of_azure_ml = os.environ.get("MLFLOW_RUN_ID")
@@ -59,8 +58,8 @@ class MlflowLog:
             self._client.set_terminated(self._run_id)
 
     def close(self) -> None:
-        """Put the files into the outputs, where there is no server; MLflow itself appends to them."""
-        for file in self._local.rglob("meta.yaml"):  # it states where artifacts are
+        """Copy the files to the outputs if there is no server; MLflow itself appends to them."""
+        for file in self._local.rglob("meta.yaml"):  # it states the location of artifacts
             file.write_text(file.read_text().replace(self._local.as_uri(), self._folder.absolute().as_uri()))
         put_optional(self._local, self._folder)
         shutil.rmtree(self._local, ignore_errors=True)

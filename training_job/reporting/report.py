@@ -1,4 +1,4 @@
-"""What the root leaves when a training has succeeded: the training report, the model card, the curves.
+"""The files that the root writes when a training has succeeded: training report, model card, curves.
 
 The report is the evidence on which the submitter decides whether the model is registered.
 """
@@ -94,7 +94,7 @@ def hardware(device: str | None) -> dict[str, str | int]:
 
 
 def peak_memory_bytes() -> int:
-    """Return this process's largest resident size so far, 0 where the kernel does not say."""
+    """Return this process's largest resident size so far, 0 if the kernel does not report it."""
     lines = Path("/proc/self/status").read_text().splitlines()
     peak = next((line for line in lines if line.startswith("VmHWM:")), "VmHWM: 0 kB")
     return int(peak.split()[1]) << 10
@@ -139,9 +139,8 @@ def model_card(session: Session, report: TrainingReport) -> str:
 Trained by run `{report.run_id}` on dataset version `{manifest.dataset}/{manifest.version}`
 (generation {manifest.generation}, fingerprint `{report.fingerprint}`).
 
-## Use
-`model.keras` and `saved_model/` (endpoint `serve`) map decoded images, float32 [batch, {shape}] with values of 0 to
-255, to {outputs}. They normalise by themselves.
+## Use `model.keras` and `saved_model/` (endpoint `serve`) map decoded images, float32 [batch, {shape}] with values of
+0 to 255, to {outputs}. They normalise their inputs themselves.
 
 ## Evaluation
 The weights after epoch {report.details["exported_epoch"]}, averaged over all records of each split:

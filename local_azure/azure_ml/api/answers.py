@@ -1,4 +1,4 @@
-"""Disturbed answers: faults scripted call by call, and what each named answer fault answers."""
+"""Disturbed answers: faults scripted for single calls, and the answer of each named fault."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _JOB = re.compile(r"/jobs/(?P<name>[^/]+)/?$")
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
-    """What happens to one call. Delays in seconds, before and after its effect.
+    """The fault of one call. Delays are in seconds, before and after its effect.
 
     With `status` the call gets that answer and has no effect, unless `effect_first`; `drop` cuts the connection
     before the effect, `drop_after` after it; `truncate` ends the answer in the middle.
@@ -36,7 +36,7 @@ class Fault:
     truncate: bool = False
 
     def refusal(self) -> ServiceError | None:
-        """Return the scripted error; None where the call is answered."""
+        """Return the scripted error; None if the call is answered."""
         if self.status is None:
             return None
         headers = {} if self.retry_after_s is None else {"Retry-After": f"{self.retry_after_s:g}"}
@@ -87,7 +87,7 @@ class Faults:
             return sum(script.left for script in self._scripts)
 
     def next_for(self, method: str, path: str) -> Fault:
-        """Return the fault of this call; one without effect where nothing is scripted."""
+        """Return the fault of this call; a fault without effect if nothing is scripted."""
         with self._lock:
             for script in self._scripts:
                 if script.matches(method, path):
@@ -135,7 +135,7 @@ ANSWERS: Mapping[AnswerFault, Fault] = {
     ),
     AnswerFault.UNKNOWN_COMPUTE: Fault(status=400, code="UserError", **UNKNOWN_COMPUTE),
 }
-"""What each named fault answers to the submission of a job. Those without an answer change something before it."""
+"""Answer of each named fault to the submission of a job. Faults without an answer act before the submission."""
 
 
 def named_fault(faults: JobFaults, method: str, path: str) -> AnswerFault | None:

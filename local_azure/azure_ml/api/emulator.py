@@ -70,7 +70,7 @@ class Emulator:
 
 @dataclass(frozen=True, kw_only=True)
 class LoggedCall:
-    """One call; no token, no body. `status` is 0 where the connection was dropped without an answer."""
+    """One call; no token, no body. `status` is 0 if the connection was dropped without an answer."""
 
     t: float  # unix seconds
     method: str
@@ -105,7 +105,7 @@ def get_calls(emulator: Emulator, _call: Call) -> Answer:
 
 
 def get_cluster(emulator: Emulator, _call: Call) -> Answer:
-    """List the nodes of every compute, and why they are simulated, None where they are not."""
+    """List the nodes of every compute, and why they are simulated, None if they are not."""
     computes = []
     for resource in emulator.store.below(COMPUTES, "/"):
         cluster = emulator.pool.snapshot(resource["id"])

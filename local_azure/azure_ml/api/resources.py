@@ -181,7 +181,7 @@ def _check_name(name: str) -> None:
 
 
 def _check_unchanged(existing: Document, wanted: Document) -> None:
-    """Raise ServiceError where an update would change what a cluster keeps for good."""
+    """Raise ServiceError if an update would change what a cluster keeps for good."""
     for name in ("vmSize", "vmPriority"):
         if str(existing.get(name)).lower() != str(wanted.get(name)).lower():
             message = f"{name} of a cluster cannot be changed from {existing.get(name)} to {wanted.get(name)}."

@@ -1,4 +1,4 @@
-"""VM sizes and quotas of the emulator's region, and the refusal of a cluster that the region has no nodes for."""
+"""VM sizes and quotas of the emulator's region, and the refusal of clusters for which the region has no nodes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from shared.vm_sizes import checked_name, retirement, vm_size, vm_size_names
 
 CPU_SIZES = ("Standard_D2s_v3", "Standard_D4s_v3", "Standard_D8s_v5", "Standard_DS3_v2")
 LIMIT_VCPUS = 10_000
-"""Quota of each family; a real subscription begins with none for GPUs."""
+"""Quota of each family; a real subscription starts without GPU quota."""
 LOW_PRIORITY_QUOTA = "Total Cluster LowPriority Regional vCPUs"
 _NAME = re.compile(r"Standard_([A-Z]+)(\d+)([a-z]*)((?:_[A-Z]\w*?)?)(?:_(v\d+))?", re.IGNORECASE)
 
@@ -59,7 +59,7 @@ def _quota_name(size: str, priority: str) -> str:
 
 
 def check_size(name: str | None, location: str) -> None:
-    """Raise ServiceError where the region has no such size, with the words of a recorded refusal.
+    """Raise ServiceError if the region has no such size, with the words of a recorded refusal.
 
     Source: github.com/Azure/MachineLearningNotebooks, issue 1169.
     """

@@ -1,4 +1,4 @@
-"""ARM's limits on requests: a bucket of tokens for each caller and kind of request, and what it says of them.
+"""ARM's limits on requests: a token bucket for each caller and kind of request, and the headers that report it.
 
 Source: https://learn.microsoft.com/azure/azure-resource-manager/management/request-limits-and-throttling
 """

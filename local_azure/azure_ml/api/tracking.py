@@ -1,8 +1,8 @@
 """MLflow's tracking API, for the job's own run: what a script's `mlflow` client logs, and what the app reads.
 
 A job's ranks reach it through a socket in the file system, as their nodes have no way to this machine's loopback
-(rank.py). Each job has a token with which it reads and writes its own run and no other one; the app only reads.
-Names, routes and limits are those of MLflow's REST API: https://mlflow.org/docs/latest/rest-api.html
+(rank.py). Each job has a token to read and write its own run only; the app only reads. Names, routes and limits are
+those of MLflow's REST API: https://mlflow.org/docs/latest/rest-api.html
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ KIND = "tracked"
 MAX_METRIC_NAMES = 50
 """Names that a run may have, as Azure ML's limits say."""
 MAX_METRICS, MAX_PARAMS, MAX_TAGS, MAX_ITEMS = 1000, 100, 100, 1000
-"""What one call may bring."""
+"""Limits of one call."""
 MAX_PARAMS_OF_RUN, MAX_NAME_CHARS, MAX_PARAM_CHARS, MAX_TAG_CHARS = 500, 250, 500, 5000
 _NAME = re.compile(r"[\w\-./ ]+")
 _NOT_FINITE = ("NaN", "Infinity", "-Infinity")
@@ -53,7 +53,7 @@ def get_run(emulator: Emulator, call: Call) -> Answer:
 
 
 def update_run(emulator: Emulator, call: Call) -> Answer:
-    """Answer as if the state was taken: that of a job's run is Azure ML's own affair."""
+    """Answer as if the state was accepted; Azure ML itself sets the state of a job's run."""
     return Answer(body={"run_info": _info(_own_run(emulator, call))})
 
 
@@ -187,7 +187,7 @@ def _own_run(emulator: Emulator, call: Call) -> Run:
 def _run(emulator: Emulator, call: Call, name: Any) -> Run:
     """Return the run that a call is about, by default that of the job which calls.
 
-    Raises ServiceError where the caller's token is of another run, or is that of an app which would write.
+    Raises ServiceError if the caller's token is of another run, or is that of an app which would write.
     """
     authorization = call.headers.get("Authorization")
     if emulator.tokens.is_of_run(authorization):

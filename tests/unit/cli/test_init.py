@@ -70,7 +70,7 @@ def test_images_in_class_folders_become_a_pipeline_on_defaults_alone(tmp_path: P
         pipeline.options.validation_split,
     )
     assert "from dataset.json: cat, dog" in text
-    assert "evaluated on what it is trained on" not in text
+    assert "evaluated on the training data" not in text
     status, output = run(
         "validate", tmp_path / "shards", "--complete", "--pipeline", tmp_path / "pipelines" / "made.yaml"
     )
@@ -202,7 +202,7 @@ def test_a_delta_table_is_proposed_as_what_its_newest_version_is(tmp_path: Path)
     options = ("--complete", "--processes", 1, "--pipeline", tmp_path / "pipelines" / "made.yaml")
     assert 0 == run("validate", folder, *map(str, options))[0]
     next((folder / "split=test").glob("*.parquet")).unlink()
-    assert "is not there; _delta_log names it in version 1" in run("validate", folder, *map(str, options))[1]
+    assert "is missing; _delta_log names it in version 1" in run("validate", folder, *map(str, options))[1]
     (folder / "_delta_log" / f"{0:020}.json").unlink()
     assert "the first commit of the table, is not there" in run("validate", folder, *map(str, options))[1]
 
@@ -244,7 +244,7 @@ LAYOUTS: dict[str, tuple[tuple[str, ...], dict[str, Any], dict[str, int], str]] 
         ("train-a.parquet", "train-b.parquet", "test.parquet", "train.crc"),
         {"kind": "marker", "patterns": {"test": "test[!a-z]*", "train": "train[!a-z]*"}},
         {"train": 2, "test": 1},
-        "CHECK: what writes the data must write _SUCCESS last, as `landfall upload` does",
+        "CHECK: the program that writes the data must write _SUCCESS last, as `landfall upload` does",
     ),
     "folders_of_both": (
         ("x/train_1.parquet", "y/train_2.parquet", "y/val.parquet"),
@@ -256,9 +256,9 @@ LAYOUTS: dict[str, tuple[tuple[str, ...], dict[str, Any], dict[str, int], str]] 
         tuple(f"patient={number}/{PART}" for number in range(40)),
         {"kind": "marker", "shares": {"train": 0.9, "validation": 0.1}},
         {"train": 35, "validation": 5},
-        "# draw_by: patient  # CHECK: must files of one patient be in one split?",
+        "# draw_by: patient  # CHECK: must all files of one patient be in the same split?",
     ),
-    "one_file": (("export.parquet",), {"kind": "marker"}, {"train": 1}, "CHECK: evaluated on what it is trained on"),
+    "one_file": (("export.parquet",), {"kind": "marker"}, {"train": 1}, "CHECK: evaluated on the training data"),
 }
 
 
@@ -351,13 +351,13 @@ def test_hostile_names_of_features_and_classes_stay_names(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("name", "content", "problem"),
     [
-        ("train-00000-of-00001.tfrecord", b"", "is no shard: it has no bytes"),
-        ("train-00000-of-00001.tfrecord", b"<html><body>no</body></html>", "is no shard: it has"),
+        ("train-00000-of-00001.tfrecord", b"", "is not a shard: it has no bytes"),
+        ("train-00000-of-00001.tfrecord", b"<html><body>no</body></html>", "is not a shard: it has"),
         ("train-00000-of-00001.tfrecord", bytes(1 << 20), "cannot be read: expected "),
         ("train-00000-of-00001.tfrecord", framed([b"\xff\xff\xff"]), "cannot be read"),
         ("train-00000-of-00001.tfrecord", framed([labelled(1)])[:-9], "cannot be read: it has no record"),
         ("train-00000-of-00001.parquet", b"PAR1" + b"x" * 100, "cannot be read"),
-        ("notes.txt", b"x", "is no shard, by its name; nor is any other file"),
+        ("notes.txt", b"x", "its name is not that of a shard, and no other file has such a name"),
     ],
 )
 def test_what_cannot_be_looked_at_is_named_with_the_fix(
@@ -376,7 +376,7 @@ def test_a_file_that_exists_is_not_overwritten(tmp_path: Path) -> None:
     folder = shards(tmp_path, *(with_image(n) for n in range(2)))
     (tmp_path / "x.yaml").write_text("mine")
     status, output = run("init", folder, "--to", tmp_path / "x.yaml")
-    assert (1, "mine", True) == (status, (tmp_path / "x.yaml").read_text(), "exists. Remove it" in output)
+    assert (1, "mine", True) == (status, (tmp_path / "x.yaml").read_text(), "exists already. Remove it" in output)
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ def test_a_finding_says_where_why_and_what_to_write(capsys: pytest.CaptureFixtur
     path = written(tmp_path, BAD)
     status, out, _ = landfall(capsys, "lint", path)
     place, why, fix, last = out.splitlines()
-    assert (1, f"{path}:2:7: error missing_init: rank is called, but hvd.init() never") == (status, place)
+    assert (1, f"{path}:2:7: error missing_init: rank is called, but hvd.init() never is") == (status, place)
     assert ("    why: ", "    fix: Call `hvd.init()` once, before any other Horovod call.") == (why[:9], fix)
     assert f"FINDINGS  {path}  (1 error, 0 warnings, 0 advice)" == last
 
@@ -147,7 +147,7 @@ def test_a_notebook_is_read_by_cells(capsys: pytest.CaptureFixture[str], tmp_pat
     cells = [{"cell_type": "code", "source": text, "outputs": [picture]} for text in ("%matplotlib inline", BAD)]
     path = written(tmp_path, json.dumps({"nbformat": 4, "metadata": {}, "cells": cells}), "mine.ipynb")
     status, out, _ = landfall(capsys, "lint", path)
-    assert (1, f"{path}:cell 2:2:7: error missing_init: rank is called, but hvd.init() never") == (
+    assert (1, f"{path}:cell 2:2:7: error missing_init: rank is called, but hvd.init() never is") == (
         status,
         out.splitlines()[0],
     )
@@ -216,7 +216,7 @@ def test_fix_mends_a_script_and_prints_the_changes(capsys: pytest.CaptureFixture
     assert path.read_text() == f"{BAD}x = open('a', 'w')\n".replace("hvd\n", "hvd\nhvd.init()\n", 1)
     assert (0o750, True, 2) == (path.stat().st_mode & 0o777, link.is_symlink(), len(list(tmp_path.iterdir())))
     status, out, _ = landfall(capsys, "lint", link, "--fix")
-    assert (1, f"unchanged {link}  (nothing in it can be mended by an edit alone)") == (status, out.splitlines()[0])
+    assert (1, f"unchanged {link}  (it has no finding with a mechanical fix)") == (status, out.splitlines()[0])
 
 
 def test_fix_mends_the_cells_of_a_notebook_and_prints_the_changes(

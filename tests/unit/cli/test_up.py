@@ -27,7 +27,7 @@ def test_pipelines_out_of_service_are_named_with_their_problems() -> None:
         "  x.yaml: not valid YAML",
         "Out of service: dataset digits",
         "  digits.yaml: train: is required",
-        "Edit the files and save them: they are read again. A setting is read when the twin starts.",
+        "Edit and save the files: they are read again. Settings are read only when the twin starts.",
     ] == list(describe_outages(pipelines))
 
 

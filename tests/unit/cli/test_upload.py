@@ -53,7 +53,7 @@ def test_a_folder_within_a_folder_is_refused(tmp_path: Path) -> None:
     """Its shards would be missed; passed by itself, it is a source like any other."""
     touch(tmp_path, "a.tfrecord")
     nested = touch(tmp_path / "nested", "c.tfrecord")
-    with pytest.raises(CliError, match=f"{tmp_path}/nested: a folder within a folder"):
+    with pytest.raises(CliError, match=f"{tmp_path}/nested: is a folder within a folder"):
         find_shards((tmp_path,))
     assert nested == list(find_shards((tmp_path / "nested",)).values())
 
@@ -310,7 +310,7 @@ def test_a_wrong_key_is_an_error() -> None:
         ("https://my", "is not the address of a storage account"),
         ("https://my.blob.core.windows.net/?sv=1&sig=topsecret", "set DataStorage to a connection string"),
         ("https://me:topsecret@my.blob.core.windows.net", "holds more than the account's address"),
-        ("https://[my", "is no URL"),
+        ("https://[my", "is not a URL"),
         ("http://127.0.0.1:10000/devstoreaccount1", "set DataStorage to its connection string"),
     ],
 )

@@ -112,8 +112,8 @@ def test_what_was_cleaned_up_since_a_closing_may_have_changed_the_records(cleane
         ((2, 3), (1,), [1, 2, 3], None),
         ((), (1,), [1], None),
         ((0, 1, 4), (1, 3), [3, 4], None),
-        ((0, 1, 3), (1,), [0, 1], "00000000000000000002.json is not there"),
-        ((0, 1, 6), (4,), [4], "00000000000000000005.json is not there"),
+        ((0, 1, 3), (1,), [0, 1], "00000000000000000002.json is missing"),
+        ((0, 1, 6), (4,), [4], "00000000000000000005.json is missing"),
     ],
 )
 def test_the_log_is_read_from_the_first_version_that_leads_to_the_newest(
@@ -157,7 +157,7 @@ def test_a_checkpoint_may_have_several_parts(cleaned: Path) -> None:
     assert log is not None
     assert log_in(cleaned).at(2).files == log.newest().files  # type: ignore[union-attr]
     gone, _ = parts.popitem()
-    with pytest.raises(FileListError, match=f"{gone}, a part of the table's checkpoint, is not there; upload it"):
+    with pytest.raises(FileListError, match=f"{gone}, a part of the table's checkpoint, is missing; upload it"):
         read_log({path: len(content) for path, content in parts.items()}, parts.__getitem__)
 
 
@@ -168,7 +168,7 @@ def test_a_checkpoint_may_have_several_parts(cleaned: Path) -> None:
         (lambda: b"PAR1" + b"\xff" * 400 + b"\xff\xff\0\0PAR1", "cannot be decoded"),
         (lambda: parquet([PROTOCOL, added()])[:-40] + parquet([PROTOCOL])[-40:], "cannot be decoded"),
         (lambda: parquet([added()]), "it states no protocol"),
-        (lambda: parquet([{"protocol": {"minReaderVersion": "x"}}]), "row 1: it is no action"),
+        (lambda: parquet([{"protocol": {"minReaderVersion": "x"}}]), "row 1: it is not an action"),
         (
             lambda: parquet([PROTOCOL, {"add": {"path": "../a", "size": 1}}]),
             "row 2: .*relative to the version's folder",
@@ -244,11 +244,11 @@ def test_a_commit_that_is_missing_is_named() -> None:
     """Later ones are not read."""
     log = read_log({name(0): 1, name(2): 1}, lambda _: json.dumps(added()).encode())
     assert log is not None
-    assert ("_delta_log/00000000000000000001.json is not there, and later ones are", 1) == (
+    assert ("_delta_log/00000000000000000001.json is missing, but later commits exist", 1) == (
         log.problem,
         len(log.commits),
     )
-    with pytest.raises(FileListError, match="the first commit of the table, is not there"):
+    with pytest.raises(FileListError, match="the first commit of the table, is missing"):
         read_log({name(1): 1}, lambda _: b"")
     assert read_log({"_delta_log/_last_checkpoint": 1}, lambda _: b"") is None
 
@@ -278,9 +278,9 @@ def test_what_readers_would_have_to_do_is_refused_by_name(actions: list[Any], pr
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        (b"{", "line 1: it is no action"),
-        (b"[" * 100_000, "line 1: it is no action"),
-        (b'\n{"add": {"path": 7, "size": 1}}', "line 2: it is no action"),
+        (b"{", "line 1: it is not an action"),
+        (b"[" * 100_000, "line 1: it is not an action"),
+        (b'\n{"add": {"path": 7, "size": 1}}', "line 2: it is not an action"),
         (b'{"add": {"path": "a", "size": null}}', "size is not stated"),
         (b'{"add": {"path": "a", "size": true}}', "True is not a whole number"),
         (b'{"add": {"path": "a", "size": -1}}', "not a whole number"),
@@ -288,7 +288,7 @@ def test_what_readers_would_have_to_do_is_refused_by_name(actions: list[Any], pr
         (b'{"add": {"path": "abfss://c@x/a", "size": 1}}', "relative to the version's folder"),
         (b'{"add": {"path": "a%0A", "size": 1}}', "printable characters"),
         (b'{"add": {"path": "a", "size": 1, "stats": "{\\"numRecords\\": 1.5}"}}', "1.5 is not a whole number"),
-        (b'{"protocol": {"minReaderVersion": "3"}}', "it is no action"),
+        (b'{"protocol": {"minReaderVersion": "3"}}', "it is not an action"),
         (b'{"add": {"path": "a", "size": 1}}\n' * 2, "line 2: a is added twice"),
     ],
 )

@@ -75,7 +75,7 @@ def test_a_csv_states_what_it_has_columns_for() -> None:
         ("SHA256SUMS", f"{SHA}  a//b".encode(), "line 1: a//b: a path is relative"),
         ("SHA256SUMS", f"{SHA}  a\\b".encode(), "line 1: a\\b: a path has printable characters"),
         ("SHA256SUMS", f"\\{SHA}  a\\nb".encode(), "line 1: a\\nb: a path has printable characters"),
-        ("SHA256SUMS", f"\\{SHA}  a\\tb".encode(), "is no escape of coreutils"),
+        ("SHA256SUMS", f"\\{SHA}  a\\tb".encode(), "is not an escape sequence of coreutils"),
         ("SHA256SUMS", f"{SHA}  {'a' * 300}".encode(), "a path has at most 255 characters"),
         ("SHA256SUMS", f"{SHA}  a\n{SHA}  ./a".encode(), "line 2: a: line 1 names it already"),
         ("SHA256SUMS", f"{SHA}  \x1b[31ma".encode(), "a path has printable characters"),
@@ -87,12 +87,12 @@ def test_a_csv_states_what_it_has_columns_for() -> None:
         ("files.csv", b"name,size\na,-1", "line 2: size: '-1' is not a whole number from 0"),
         ("files.csv", f"name,records\na,{'9' * 500}".encode(), "line 2: records: "),
         ("files.csv", "name,size\na,\u0661".encode(), "is not a whole number from 0"),
-        ("files.csv", b'name\n"a', "line 2: it is no CSV"),
+        ("files.csv", b'name\n"a', "line 2: it is not a CSV file"),
         ("files.csv", f"name\n{'a' * 200_000}".encode(), "line 2: a list has at most 200,000 lines of 4,096 bytes"),
         ("files.csv", b"\n" * 300_000, "line 200001: a list has at most"),
         ("files.csv", b"name,md5\na,zz", "line 2: md5: expected 32 hexadecimal digits, got 'zz'"),
         ("files.csv", b"name,md5\n,", "line 2: : a path is relative"),
-        ("LISTING", b"", "LISTING: how to read it is not known"),
+        ("LISTING", b"", "LISTING: its name implies no known format"),
     ],
 )
 def test_what_a_list_may_not_say_is_refused_with_its_line(name: str, content: bytes, message: str) -> None:
@@ -147,9 +147,9 @@ def test_the_list_of_landfall_pack_is_read() -> None:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("dataset_info.json", b"{", "no list of files can be read from it: JSONDecodeError"),
-        ("dataset_info.json", b"[]", "no list of files can be read from it: TypeError"),
-        ("dataset_info.json", b"[" * 100_000, "no list of files can be read from it: RecursionError"),
+        ("dataset_info.json", b"{", "it cannot be read as a list of files: JSONDecodeError"),
+        ("dataset_info.json", b"[]", "it cannot be read as a list of files: TypeError"),
+        ("dataset_info.json", b"[" * 100_000, "it cannot be read as a list of files: RecursionError"),
         ("dataset_info.json", b'{"name": "a", "splits": [{"name": "t"}]}', "it names no file"),
         (
             "dataset_info.json",

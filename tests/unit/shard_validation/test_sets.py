@@ -156,5 +156,5 @@ def test_split_without_counts() -> None:
 )
 def test_unreadable_counts(content: bytes) -> None:
     """Anything but the two formats raises CountsError, and no other exception."""
-    with pytest.raises(CountsError, match="no record counts of shards"):
+    with pytest.raises(CountsError, match="record counts of shards cannot be read"):
         read_counts("dataset.json", content)

@@ -57,7 +57,7 @@ def test_an_examined_cluster_says_what_does_not_fit_and_the_command(client: MLCl
     workspace.ensure_cluster(cluster)
     assert [] == workspace.examine(replace(cluster, identity=None))
     [(says, fix)] = workspace.examine(replace(cluster, needed_nodes=9))
-    assert "it has at most 4 nodes, a pipeline needs 9" == says
+    assert "it has at most 4 nodes, but a pipeline needs 9" == says
     assert fix.startswith("az ml compute update --name examined --resource-group ")
     assert fix.endswith(" --max-instances 9")
 
@@ -101,7 +101,7 @@ def test_publishing_creates_a_cluster_with_its_identity_and_then_leaves_it_alone
         ),
         (
             replace(wanted("misfit", "Standard_NC24ads_A100_v4"), needed_nodes=9),
-            "it has at most 3 nodes, a pipeline needs 9: az ml compute update",
+            "it has at most 3 nodes, but a pipeline needs 9: az ml compute update",
         ),
         (
             wanted("misfit", "Standard_NC24ads_A100_v4"),
@@ -161,7 +161,7 @@ def test_a_cluster_gets_no_size_that_the_region_lacks(client: MLClient) -> None:
             wanted("nowhere-to-be", "Standard_NC24rs_v3", "Standard_ND128isr_X_v9")
         )
     assert (
-        "cluster nowhere-to-be: none of its sizes in clusters.yaml can be had; add one that can, such as "
+        "cluster nowhere-to-be: none of its sizes in clusters.yaml is available; add one that is, such as "
         "Standard_NC24ads_A100_v4, "
     ) in str(refused.value)
     assert "\n  Standard_ND128isr_X_v9 is not offered in westeurope" in str(refused.value)

@@ -68,4 +68,4 @@ def test_an_emulator_that_does_not_answer_is_found(url: str) -> None:
     """Without a stack trace."""
     [(state, says)] = [(check.state, check.says) for check in subscription_checks(url)]
     assert CheckState.WRONG == state
-    assert says.startswith("the Event Grid emulator does not say what it has: ")
+    assert says.startswith("the Event Grid emulator did not list its subscriptions: ")

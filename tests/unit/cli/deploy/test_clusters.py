@@ -97,8 +97,8 @@ def test_low_priority_has_a_quota_of_its_own_and_not_every_size() -> None:
     with pytest.raises(CliError) as refused:
         choose_size(wanted(HOPPER, AMPERE, priority="low", nodes=3), region(quotas=quotas))
     assert (
-        "cluster gpu: none of its sizes in clusters.yaml can be had; ask Azure for quota:\n"
-        f"  {HOPPER} cannot be had with low priority in westeurope\n"
+        "cluster gpu: none of its sizes in clusters.yaml is available; ask Azure for quota:\n"
+        f"  {HOPPER} is not available with low priority in westeurope\n"
         f"  3 nodes of {AMPERE} need 288 vCPUs, and the quota in westeurope is 192"
     ) == str(refused.value)
 

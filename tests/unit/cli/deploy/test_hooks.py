@@ -204,7 +204,7 @@ def test_an_answer_of_another_shape_is_an_error_with_its_command(
 ) -> None:
     """No stack trace, and nothing is set."""
     programs.answer(answers=subscription(**{command: answer}))
-    with pytest.raises(CliError, match=r"^`az .*` answered something unexpected .*: az upgrade$"):
+    with pytest.raises(CliError, match=r"^`az .*` printed unexpected output .*: az upgrade$"):
         before(programs, pipelines)
     assert programs.environment == FIRST
 
@@ -457,7 +457,7 @@ def test_a_deployment_is_examined_until_nothing_is_wrong(
     programs.answer(answers={"az functionapp keys list": {"functionKeys": {"default": "k"}}})
     environment = AzdEnvironment(values=SMOKE)
     examine_deployment(environment, pipelines, lambda _identity: MemoryWorkspace())
-    assert ([], 2) == (looks, capsys.readouterr().err.count("looking again"))
+    assert ([], 2) == (looks, capsys.readouterr().err.count("checking again"))
     looks.append(CheckState.WRONG)
-    with pytest.raises(CliError, match=r"(?s)something is wrong after -1 s:.*id-app.*to mend it:   azd provision"):
+    with pytest.raises(CliError, match=r"(?s)something is wrong after -1 s:.*id-app.*to fix it:    azd provision"):
         examine_deployment(environment, pipelines, lambda _identity: MemoryWorkspace(), within_s=-1)

@@ -60,10 +60,10 @@ def test_each_finding_has_the_command_that_mends_it(capsys: pytest.CaptureFixtur
     assert [
         "ok         queues        queue q: about 0 messages in it",
         "WRONG      queues        queue q: it does not exist",
-        "           to mend it:   azd provision",
+        "           to fix it:    azd provision",
         "none here  queues        queue q: a key opens it",
     ] == out.splitlines()[:4]
-    assert "8 checks: 1 wrong, 0 could not be looked at, 5 of things that this deployment does not have" in out
+    assert "8 checks: 1 wrong, 0 could not be checked, 5 of things that this deployment does not have" in out
 
 
 def test_an_app_that_does_not_answer_is_the_finding(capsys: pytest.CaptureFixture[str]) -> None:
@@ -79,7 +79,7 @@ def test_a_clock_that_is_wrong_is_found(capsys: pytest.CaptureFixture[str]) -> N
     with served(diagnosis(OK) | {"at": "2020-01-01T00:00:00Z"}, status=200) as url:
         status, out, _ = landfall(capsys, "doctor", "--url", url, "--key", "k")
     assert 1 == status
-    assert "s ahead of the function app's\n           to mend it:   sudo timedatectl set-ntp true" in out
+    assert "s ahead of the function app's\n           to fix it:    sudo timedatectl set-ntp true" in out
 
 
 @pytest.mark.parametrize(

@@ -126,7 +126,7 @@ def test_an_answer_of_another_shape_is_unknown(tables: Any, programs: AzureProgr
     programs.answer(answers=answers() | {"az rest --method post": {"tables": tables}})
     found = looked(300)
     assert CheckState.UNKNOWN == found.state
-    assert "answered something unexpected" in found.says
+    assert "printed unexpected output" in found.says
 
 
 @pytest.mark.parametrize("trace", ["", "None", '" | union *', TRACE + "0", TRACE.upper().replace("7", "F")])

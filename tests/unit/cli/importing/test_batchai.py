@@ -235,7 +235,7 @@ def test_a_file_that_exists_is_not_overwritten(tmp_path: Path) -> None:
     file = tmp_path / "pipelines" / "x.yaml"
     file.write_text("mine")
     status, out = run(path, "--to", file)
-    assert (1, True, "mine") == (status, "x.yaml: exists. Remove it" in out, file.read_text())
+    assert (1, True, "mine") == (status, "x.yaml: exists already. Remove it" in out, file.read_text())
     assert "there is no such folder" in run(path, "--to", tmp_path / "absent" / "x.yaml")[1]
     assert (
         "nope is not in clusters.yaml" in run(path, "--to", tmp_path / "pipelines" / "y.yaml", "--cluster", "nope")[1]
@@ -245,18 +245,18 @@ def test_a_file_that_exists_is_not_overwritten(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ("[", "is no JSON"),
-        ("[1]", "properties is no JSON object"),
+        ("[", "is not JSON"),
+        ("[1]", "properties is not a JSON object"),
         ("[" * 99999, "nested too deeply"),
         (" " * (1 << 20) + "{}", "is larger than 1 MiB"),
         ('{"properties": {}}', "has no settings of a tool kit, such as horovodSettings"),
         ('{"horovodSettings": {}, "customMpiSettings": {}}', "has horovodSettings and customMpiSettings"),
-        ('{"cntkSettings": {}}', "Write the script for Horovod first"),
+        ('{"cntkSettings": {}}', "Convert the script to Horovod first"),
         (
             '{"tensorFlowSettings": {"parameterServerCount": 1, "workerCount": 2}}',
             "2 workers and 1 parameter servers",
         ),
-        ('{"nodeCount": 2, "tensorFlowSettings": {"pythonScriptFilePath": "a.py"}}', "Write the script for Horovod"),
+        ('{"nodeCount": 2, "tensorFlowSettings": {"pythonScriptFilePath": "a.py"}}', "Convert the script to Horovod"),
         ('{"customMpiSettings": {"commandLine": "mpirun -n 1 python a.py : -n 2 python a.py"}}', "at once, with ':'"),
         ('{"customMpiSettings": {"commandLine": "mpirun -n 0 python a.py"}}', "not a number from 1 to 10000"),
         (
@@ -264,14 +264,17 @@ def test_a_file_that_exists_is_not_overwritten(tmp_path: Path) -> None:
             "more than one",
         ),
         ('{"horovodSettings": {}}', "names no Python script"),
-        ('{"horovodSettings": [1]}', "horovodSettings is no JSON object"),
+        ('{"horovodSettings": [1]}', "horovodSettings is not a JSON object"),
         ('{"nodeCount": "2", "horovodSettings": {}}', "not a number from 1 to 10000. Correct it first."),
         ('{"customMpiSettings": {"commandLine": "./run.sh"}}', "runs no Python script (.py)"),
         ('{"customMpiSettings": {"commandLine": "python a.py; python b.py"}}', "runs more than one Python script"),
-        ('{"customMpiSettings": {"commandLine": "python \'a.py"}}', "is no command line: No closing quotation"),
+        (
+            '{"customMpiSettings": {"commandLine": "python \'a.py"}}',
+            "is not a valid command line: No closing quotation",
+        ),
         (
             '{"horovodSettings": {"pythonScriptFilePath": "a.py"}, "mountVolumes": {"x": 1}}',
-            "mountVolumes.x is no list",
+            "mountVolumes.x is not a list",
         ),
     ],
 )

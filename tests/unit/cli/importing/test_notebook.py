@@ -146,7 +146,7 @@ def test_a_script_that_exists_is_replaced_only_on_request(capsys: pytest.Capture
     path.write_bytes(notebook("x = 1"))
     script.write_text("mine")
     status, _, err = landfall(capsys, "script", "from-notebook", path)
-    assert (1, True, "mine") == (status, "mine.py: exists. Pass --overwrite" in err, script.read_text())
+    assert (1, True, "mine") == (status, "mine.py: exists already. Pass --overwrite" in err, script.read_text())
     assert 0 == landfall(capsys, "script", "from-notebook", path, "--overwrite")[0]
     assert script.read_text().endswith("x = 1\n")
     assert ["mine.ipynb", "mine.py"] == sorted(each.name for each in tmp_path.iterdir())

@@ -187,7 +187,7 @@ def test_no_room_for_a_table(tmp_path: Path) -> None:
     )
     assert (1, True) == (
         ended.returncode,
-        f"{tmp_path / 'shards'}: has no room for a copy of the values of {path}" in ended.stderr,
+        f"{tmp_path / 'shards'}: has no space for a copy of the values of {path}" in ended.stderr,
     )
     assert [] == list((tmp_path / "shards").iterdir())
 

@@ -81,13 +81,13 @@ def test_init_after_packing_finds_the_pipeline_up_to_date(
     landfall(capsys, "pack", "images", source, "--to", tmp_path / "shards")
     before = file.read_bytes()
     status, out, _ = landfall(capsys, "init", tmp_path / "shards", "--dataset", "photos")
-    assert (0, f"{file} is there, and up to date", before) == (status, out.splitlines()[0], file.read_bytes())
+    assert (0, f"{file} exists and is up to date", before) == (status, out.splitlines()[0], file.read_bytes())
 
 
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (("--dataset", "mine"), "mine.yaml: exists. Remove it, or pass another file to --pipeline."),
+        (("--dataset", "mine"), "mine.yaml: exists already. Remove it, or pass another file to --pipeline."),
         (
             ("--pipeline", "nowhere/x.yaml"),
             "nowhere: there is no such folder. Create it, with a clusters.yaml in it.",
@@ -228,7 +228,7 @@ def test_harmful_batch(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> No
     (source / "test_batch").write_bytes(pickle.dumps({b"data": Harmful(tmp_path / "harm")}))
     status, _, err = landfall(capsys, "pack", "cifar10", source, "--to", tmp_path / "shards")
     assert (1, False) == (status, (tmp_path / "harm").exists())
-    assert "which no batch needs" in err
+    assert "which a batch does not need" in err
 
 
 def test_resumes(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -114,7 +114,7 @@ def test_an_answer_without_an_expected_member_names_it(capsys: pytest.CaptureFix
     """It may come from an older function app, or from none."""
     with served({"run_id": "landfall-x-a1"}) as url:
         status, _, err = landfall(capsys, "run", "landfall-x-a1", "--url", url)
-    assert (1, True) == (status, f"{url} answered without 'state'. Is it a Landfall function app" in err)
+    assert (1, True) == (status, f"{url}: the answer lacks 'state'. Is it a Landfall function app" in err)
 
 
 def answering(*answers: httpx.Response) -> tuple[ApiClient, list[httpx.Request], list[float]]:

@@ -104,7 +104,7 @@ def test_a_file_that_lists_no_runs_is_refused(capsys: Capture, tmp_path: Path, t
 def test_bytes_that_are_no_text_are_named(capsys: Capture) -> None:
     """A terminal passes on what was typed, and Python keeps it as half a character."""
     status, _, err, seen = submit(capsys, "--set", "name=\udcff")
-    assert (1, [], True) == (status, seen, "is no character that a request can carry" in err)
+    assert (1, [], True) == (status, seen, "is not a character that can be sent" in err)
 
 
 def test_a_sweep_is_canceled_by_its_id(capsys: Capture) -> None:

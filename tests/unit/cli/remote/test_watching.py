@@ -88,7 +88,7 @@ def test_each_thing_that_happens_is_a_line(capsys: Capture, monkeypatch: pytest.
         "digits/v1: 0 of 2 shards accepted, 1 rejected",
         f"needs the data owner: digits/v1: 1 shard is rejected; {name}",
         "digits/v1: 2 of 2 shards accepted",
-        "no longer so: digits/v1: 1 shard is rejected",
+        "resolved: digits/v1: 1 shard is rejected",
         "digits/v1: whole, generation 1: 3 shards, 33 records",
         f"digits/v1: run {run} submitted",
         f"digits/v1: run {run} registered",

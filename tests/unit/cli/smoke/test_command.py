@@ -85,7 +85,7 @@ def test_an_answer_that_lacks_something_is_an_error(deployment: Deployment, tmp_
     deployment.pipelines = [{"dataset": "landfall-smoke", "state": "in_service"}]
     result, report = smoke(tmp_path)
     assert isinstance(result.exception, CliError)
-    assert "answered without 'machines'" in result.exception.message
+    assert "the answer lacks 'machines'" in result.exception.message
     assert "KeyError('machines')" in report["error"]
 
 

@@ -288,7 +288,7 @@ def test_a_folder_is_checked_with_the_list_of_its_files(capsys: pytest.CaptureFi
     assert (1, True, True) == (
         status,
         "differs_from_list: train/a.tfrecord: expected SHA256 0000" in out,
-        "train/b.tfrecord: is not there; SHA256SUMS names it in line 4" in out,
+        "train/b.tfrecord: is missing; SHA256SUMS names it in line 4" in out,
     )
     (folder / "SHA256SUMS").write_text("nothing")
     status, _, err = landfall(capsys, "validate", folder, *options)

@@ -92,10 +92,10 @@ NOUNS: tuple[tuple[str, str, str, str], ...] = (
     (
         "cold start",
         "own.start_s",
-        "start of the nodes and idle tail are included",
+        "node start and idle time at the end are included",
         "Node start and idle time",
     ),
-    ("idle tail", "own.idle_s", "start of the nodes and idle tail are included", "Node start and idle time"),
+    ("idle tail", "own.idle_s", "node start and idle time at the end are included", "Node start and idle time"),
     ("exact body", "body.properties.command", "`--json` shows its body", "training_job.train"),
     ("source of throughput", "throughput", "throughput: measured in 1 earlier run", "Throughput: measured in 1"),
     ("prediction and what happened", "outcomes.0.error", "predicted 2.0 min", "Earlier predictions"),

@@ -343,7 +343,7 @@ def test_a_bad_script_is_answered_with_its_findings() -> None:
     world.services = replace(world.services, read_script=lambda _: script)
     answer = call(world, "POST", "/api/runs", json={"dataset": "digits", "version": "v1"})
     refusal = answer.json()
-    errors = [{"detail": "scripts/mine.py:2: missing_init: rank is called, but hvd.init() never"}]
+    errors = [{"detail": "scripts/mine.py:2: missing_init: rank is called, but hvd.init() never is"}]
     assert (422, "script_refused", errors) == (answer.status_code, refusal["code"], refusal["errors"])
 
 

@@ -84,7 +84,7 @@ def messages(body: str, *runs: Sequence[str]) -> list[str]:
     """Return what is said about a parser and the words of a job."""
     found = lint_script(f"{HEAD}{body}\n".encode(), "mine.py", job(*runs)).findings
     assert {"arguments_not_taken"} >= {str(finding.code) for finding in found}
-    return [finding.message.removeprefix("this parser ends at what the job passes: ") for finding in found]
+    return [finding.message.removeprefix("this parser rejects what the job passes: ") for finding in found]
 
 
 @pytest.mark.parametrize(

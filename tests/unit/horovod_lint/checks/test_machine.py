@@ -116,7 +116,7 @@ AVERAGE = "hvd.callbacks.MetricAverageCallback()"
         ),
         (
             (AVERAGE, f"{AVERAGE}\nw = hvd.callbacks.LearningRateScheduleCallback(0.1, 2)\nw.backend = K"),
-            "LearningRateScheduleCallback corrects a momentum that is no variable of Keras 2",
+            "LearningRateScheduleCallback corrects a momentum that is not a variable in Keras 2",
         ),
     ],
 )

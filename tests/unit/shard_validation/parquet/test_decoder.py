@@ -105,7 +105,7 @@ def test_one_that_dies_while_it_is_idle_is_replaced(only_decoder: decoder.Decode
 
 
 def test_one_that_hangs_is_replaced(only_decoder: decoder.Decoder) -> None:
-    """It is asked, and gives no sign of life: it is ended, and the shard goes to a new one."""
+    """It is asked, and gives no heartbeat: it is ended, and the shard goes to a new one."""
     only_decoder.silence_s = 0.1
     os.kill(only_decoder.pid, signal.SIGSTOP)
     assert validate().accepted
@@ -141,8 +141,8 @@ def test_without_it_there_is_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None
         (b"{", "not JSON"),
         (b'{"read": [-1, 5]}', "a request to read"),
         (b'{"read": [0, 999999999999]}', "at once"),
-        (b'{"faults": [[{"code": "invented"}, 1]]}', "not as agreed"),
-        (b'{"statistics": {"surplus": 1}}', "not as agreed"),
+        (b'{"faults": [[{"code": "invented"}, 1]]}', "violates the protocol"),
+        (b'{"statistics": {"surplus": 1}}', "violates the protocol"),
     ],
 )
 def test_what_it_says_is_checked(answer: bytes, words: str, monkeypatch: pytest.MonkeyPatch) -> None:

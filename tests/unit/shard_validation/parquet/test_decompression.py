@@ -66,9 +66,9 @@ def test_damaged_snappy_data(content: bytes, flips: list[tuple[int, int]]) -> No
     ("content", "words"),
     [
         (b"", "1 bytes too early"),
-        (b"\xff" * 6, "do not begin with a size"),
-        (b"\x05\x01\x01", "refer back 1 bytes, of 0"),
-        (b"\x05\x00a\x09\x00\x00", "refer back 0 bytes"),
+        (b"\xff" * 6, "does not begin with a size"),
+        (b"\x05\x01\x01", "refers back 1 bytes, of 0"),
+        (b"\x05\x00a\x09\x00\x00", "refers back 0 bytes"),
         (b"\x02\x10abcde", "3 bytes longer"),
         (b"\x05\x10ab", "3 bytes too early"),
         (b"\x05\xfc\xff\xff\xff\xff", "the page ends"),

@@ -152,7 +152,8 @@ def test_a_folder_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     words = Rendezvous(folder=tmp_path / "file" / "a", rank=0, world_size=2, sees_all=True).verdict(900.0)
     assert (
-        f"Which ranks are missing could not be found out in {tmp_path}/file/a: {tmp_path}/file/a/0 cannot be" in words
+        f"Which ranks are missing could not be determined in {tmp_path}/file/a: {tmp_path}/file/a/0 cannot "
+        f"be" in words
     )
 
 

@@ -153,7 +153,7 @@ def _of_features(options: TrainingOptions, features: Sequence[FeatureSpec]) -> I
         name = getattr(options, option)
         if name not in names:
             known = f"data.features names {named(names)}{suggestion(name, names)}"
-            yield f"{option}: the data have no feature {_quoted(name)}; {known}"
+            yield f"{option}: the data has no feature {_quoted(name)}; {known}"
     label = _feature(features, options.label_feature)
     if label is None:
         return

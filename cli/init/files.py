@@ -103,7 +103,7 @@ def _by_suffix(found: Sequence[ShardInput]) -> list[ShardInput]:
     ]
     if not shards:
         raise click.UsageError(
-            f"{shown(found[0].label)}: is no shard, by its name; nor is any other file. "
+            f"{shown(found[0].label)}: its name is not that of a shard, and no other file has such a name. "
             "Pack the data: landfall pack --help"
         )
     return shards

@@ -67,6 +67,7 @@ READS: Mapping[str, frozenset[str]] = {
             "shard",
             "accepted_in_bucket",
             "shards",
+            "shard_marks",
             "versions",
             "latest_generation",
             "run",

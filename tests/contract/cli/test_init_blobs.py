@@ -144,4 +144,4 @@ def test_hostile_names_of_blobs_leave_their_folder_alone(
     for name in ("_\u202e.csv", "sub/_x.csv", "\u202ea.txt"):
         service.get_blob_client(CONTAINER, f"pets/v1/{name}").upload_blob(b"name\nx\n")
     status, out, err = landfall(capsys, "init", f"{service.url}{CONTAINER}/pets/v1/", "--to", pipelines / "x.yaml")
-    assert (2, False, True) == (status, "\u202e" in out + err, "is no shard, by its name" in err), err
+    assert (2, False, True) == (status, "\u202e" in out + err, "its name is not that of a shard" in err), err

@@ -204,7 +204,7 @@ def test_a_delta_table_is_proposed_as_what_its_newest_version_is(tmp_path: Path)
     next((folder / "split=test").glob("*.parquet")).unlink()
     assert "is missing; _delta_log names it in version 1" in run("validate", folder, *map(str, options))[1]
     (folder / "_delta_log" / f"{0:020}.json").unlink()
-    assert "the first commit of the table, is not there" in run("validate", folder, *map(str, options))[1]
+    assert "the first commit of the table, is missing" in run("validate", folder, *map(str, options))[1]
 
 
 HUB_README = """---
@@ -322,7 +322,7 @@ def test_a_file_of_no_split_is_named(tmp_path: Path) -> None:
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_bytes(framed([labelled(1)]))
     status, output = run("init", folder, "--to", tmp_path / "x.yaml")
-    assert (1, True) == (status, "b.tfrecord is of no split: put it into a folder named after a split" in output), (
+    assert (1, True) == (status, "b.tfrecord has no split: put it into a folder named after a split" in output), (
         output
     )
 

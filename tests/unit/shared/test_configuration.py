@@ -46,11 +46,11 @@ def found(of: Manifest | None = None, **options: Any) -> list[str]:
     [
         (
             {"image_feature": "pixels"},
-            'image_feature: the data have no feature "pixels"; ' + KNOWN,
+            'image_feature: the data has no feature "pixels"; ' + KNOWN,
         ),
         (
             {"label_feature": "class"},
-            'label_feature: the data have no feature "class"; ' + KNOWN,
+            'label_feature: the data has no feature "class"; ' + KNOWN,
         ),
         ({"label_feature": "image"}, 'label_feature: "image" is not a label; a label is one int64 number'),
         (

@@ -72,7 +72,7 @@ def test_an_open_shape_needs_an_option() -> None:
 
 def test_a_feature_that_is_not_there_is_named_with_those_that_are() -> None:
     """And the option that chooses another."""
-    with pytest.raises(ConfigurationError, match='the data have no feature "picture", only image'):
+    with pytest.raises(ConfigurationError, match='the data has no feature "picture", only image'):
         feature([spec("png")], "picture")
 
 

@@ -262,7 +262,7 @@ def test_a_folder_of_spark_is_checked_with_all_that_is_in_it(
     assert (0, 2, True) == (status, out.count("accepted    /"), "accepted    all shards together" in out)
     (table / "notes.txt").write_text("no shard")
     status, out, _ = landfall(capsys, "validate", table, "--complete", "--pipeline", pipeline)
-    assert (1, True) == (status, "notes.txt is of no split" in out)
+    assert (1, True) == (status, "notes.txt has no split" in out)
 
 
 def test_a_folder_is_checked_with_the_list_of_its_files(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

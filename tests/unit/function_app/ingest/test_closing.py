@@ -279,7 +279,7 @@ def test_counts_that_are_required_may_come_last() -> None:
     ("counts", "message"),
     [
         (stated([1, 1], [3]), "1 records, as dataset.json states, got 2 records"),
-        (b"{", "dataset.json: no record counts of shards can be read"),
+        (b"{", "dataset.json: record counts of shards cannot be read"),
     ],
 )
 def test_counts_that_differ_or_cannot_be_read_are_said(counts: bytes, message: str) -> None:

@@ -232,7 +232,7 @@ def test_what_is_missing_is_named(two_commits: Path) -> None:
     table.deliver(*table.copy(first, second, validation))
     assert ["_delta_log, the log of the Delta table"] == table.missing()
     table.deliver(*table.copy(last))
-    assert "00000000000000000000.json, the first commit of the table, is not there" in table.missing()[0]
+    assert "00000000000000000000.json, the first commit of the table, is missing" in table.missing()[0]
     table.deliver(*table.copy(log))
     assert [] == table.missing()
     gone = table.closings()[0][1].intersection({first, second}).pop()

@@ -41,7 +41,7 @@ MISTAKES = [
     (with_options(num_classes=2), HIGH),
     (
         with_options(image_feature="pixels"),
-        'image_feature: the data have no feature "pixels"; data.features names image, label',
+        'image_feature: the data has no feature "pixels"; data.features names image, label',
     ),
     ({"register_": UNMET}, NO_AUC),
     (

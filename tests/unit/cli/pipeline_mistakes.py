@@ -140,7 +140,9 @@ MISTAKES = (
     Mistake(
         "minimum: 0, maximum: 9", "minimum: 9, maximum: 0", "data.features.label", "minimum 9 is above maximum 0"
     ),
-    Mistake("minimum: 0, maximum: 9", "allowed: [cat, dog]", "data.features.label.allowed", "is not a value of kind int64"),
+    Mistake(
+        "minimum: 0, maximum: 9", "allowed: [cat, dog]", "data.features.label.allowed", "is not a value of kind int64"
+    ),
     Mistake("3]}", "3], maximum: 255}", "data.features.image.maximum", "bounds numbers, and the values are png"),
     Mistake("  drift:", "  label_feature: lable\n  drift:", "data", "'lable' is not one of the features"),
     Mistake("{action: warn}", "{max_label_distance: 10}", "data.drift.max_label_distance", "a number from 0 to 1"),

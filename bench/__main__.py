@@ -34,7 +34,7 @@ BENCHMARKS = {
     "validator": "validator.run",
     "validator_parquet": "validator_parquet.run",
 }
-"""Name of each benchmark to its function in `bench.benchmarks`; a module is imported when its benchmark runs."""
+"""Benchmark name → its function in `bench.benchmarks`; a module is imported when its benchmark runs."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -46,7 +46,7 @@ def main(arguments: list[str] | None = None) -> int:
     chosen = chosen_of(list(BENCHMARKS), parser.parse_args(arguments).name)
     if not chosen:
         parser.error(f"no benchmark matches; the benchmarks are {', '.join(BENCHMARKS)}")
-    # The Functions worker takes this variable for a sign that it runs in Azure; sandboxes set it.
+    # If this variable is set, as sandboxes do, the Functions worker concludes that it runs in Azure.
     os.environ.pop("CONTAINER_NAME", None)
     console = Console()
     kept = [measure(name, console) for name in chosen]
@@ -54,7 +54,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def chosen_of(names: Sequence[str], asked: str | None) -> list[str]:
-    """Return the benchmark of that name, or its family: `training` means all of `training_*`."""
+    """Return the benchmark with this name, or all of its family: `training` selects every `training_*`."""
     return [name for name in names if asked is None or name == asked or name.startswith(f"{asked}_")]
 
 

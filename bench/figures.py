@@ -1,4 +1,4 @@
-"""Figures: what a benchmark measured and promised, their table and their results file."""
+"""Figures of a benchmark with their promised bounds, the table of them, and the results file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 MIN_SAMPLES = 5
-"""Smallest number of samples of a median: fewer say little on a machine with other work."""
+"""Minimum number of samples of a median: with fewer, other work on the machine dominates."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +26,7 @@ class Figure:
     name: str
     value: float
     unit: str
-    """`ratio` for a comparison within one run; times and rates have their own unit."""
+    """`ratio` for a comparison within one run; otherwise the unit of the time or rate."""
     at_least: float | None = None
     at_most: float | None = None
 
@@ -59,7 +59,7 @@ class Context:
     python: Path
     """The interpreter of .venv, for the function app, the twin and the command line."""
     training_python: Path
-    """The interpreter of .venv-training, with TensorFlow and Horovod; mpirun is beside it."""
+    """The interpreter of .venv-training, with TensorFlow and Horovod; mpirun is in the same folder."""
     scratch: Path
     """An empty folder that is removed after the benchmark."""
     say: Callable[[str], None]
@@ -117,7 +117,7 @@ def commit(root: Path) -> str:
 
 
 def machine() -> dict[str, Any]:
-    """Describe the machine for comparisons: processor, cores, memory, Python. Its name is left out."""
+    """Describe the machine for comparisons: processor, cores, memory and Python, but not its name."""
     return {
         "processor": _processor(),
         "cores": len(os.sched_getaffinity(0)),

@@ -1,4 +1,4 @@
-"""Services with a real ledger for the ledger and sweep benchmarks; everything but storage is in memory."""
+"""Services for the ledger and sweep benchmarks: a real ledger, everything else except storage in memory."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ from shard_validation import DataRequirements, FeatureStatistics, ShardSource, S
 DATASET = "digits"
 """The dataset of the demo's pipeline, which requires the splits train and validation."""
 THREADS = 4
-"""Concurrent handlers: enough to meet in a counter now and then, and to keep two cores busy."""
+"""Concurrent handlers: enough for occasional conflicts in a counter, and to keep two cores busy."""
 ROWS_PER_TRANSACTION = 99
-"""The service's limit is 100; one of them is the counter."""
+"""Verdicts per transaction: the service's limit of 100 rows includes the counter."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,13 +104,13 @@ def ledger_world(context: Context) -> Iterator[LedgerWorld]:
 
 
 def counted_storage(azurite: Azurite, answers: list[int]) -> StorageConnection:
-    """Connect to the host account; every answer adds an item to ``answers``."""
+    """Connect to the host account; every response adds an item to ``answers``."""
     settings = ConnectionSettings(name="AzureWebJobsStorage", connection_string=azurite.connection_string())
     return StorageConnection(settings, raw_response_hook=lambda _: answers.append(1))
 
 
 def services(pipelines: Path, ledger: Ledger, shards: MemoryShardStore) -> Services:
-    """Return services in memory, except for the ledger; validation takes no time because it is not measured."""
+    """Return services in memory, except for the ledger. Validation is not measured, so it does nothing."""
     return Services(
         pipelines=load_pipelines(pipelines),
         workspace=Workspace(
@@ -146,7 +146,7 @@ def accept(source: ShardSource, _: DataRequirements) -> ShardVerdict:
 
 
 def crc_of(name: str) -> str:
-    """Return a CRC that differs from shard to shard: a version with two equal shards would not be closed."""
+    """Return a different CRC for each shard, because a version with two equal shards would not be closed."""
     return f"{crc32c(name.rpartition('/')[2].encode()):08x}"
 
 
@@ -159,7 +159,7 @@ def verdict(
     etag: str = "0X1",
     validated_at: datetime | None = None,
 ) -> ShardRecord:
-    """Return the row that judging shard ``index`` of a split with these shard names would have written."""
+    """Return the row that is written when shard ``index`` of a split with these shard names is accepted."""
     return ShardRecord(
         dataset_version=version,
         split=split,
@@ -177,7 +177,7 @@ def verdict(
 
 
 def write_verdicts(tables: Tables, rows: Sequence[ShardRecord]) -> None:
-    """Write verdicts of one version, many in a transaction; this is not measured."""
+    """Write verdicts of one version, many in one transaction. This is not measured."""
     for bucket in range(NUM_BUCKETS):
         own = [row for row in rows if row.bucket == bucket]
         for start in range(0, len(own), ROWS_PER_TRANSACTION):

@@ -1,4 +1,4 @@
-"""Worker processes whose requests are timed, and rounds in which two take turns on undisturbed cores."""
+"""Timed worker processes, and rounds in which two of them take turns on undisturbed cores."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from local_azure.guard import die_with_parent
 
 MAX_ROUNDS = 60
 MAX_OTHERS_SHARE = 0.10
-"""Share of the cores' time; a sample of a tenth of a second is measured with about this error."""
+"""Share of the cores' time: about the error with which a sample of a tenth of a second is measured."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Sample:
 
     wall_s: float
     others: float
-    """Share of the cores' time that other processes used meanwhile."""
+    """Share of the cores' time that other processes used during the request."""
     result: int
 
 
@@ -53,7 +53,7 @@ def undisturbed(ours: Measure, theirs: Measure) -> tuple[list[float], list[float
 
 
 class Worker:
-    """A process of ``bench/workers``: one line per request and per answer. It dies with this process."""
+    """A process of ``bench/workers``: one line per request and per answer. It ends with this process."""
 
     def __init__(
         self, context: Context, python: Path, program: str, settings: Mapping[str, str] | None = None
@@ -73,7 +73,7 @@ class Worker:
         )
 
     def ask(self, do: str, **arguments: Any) -> Sample:
-        """Make a request. Raises BenchmarkError with the end of the worker's log where it fails."""
+        """Make a request. Raises BenchmarkError with the end of the worker's log if it fails."""
         if self._process.stdin is None or self._process.stdout is None:
             raise BenchmarkError(f"{self._program} has no pipes")
         try:

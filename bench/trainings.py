@@ -1,4 +1,4 @@
-"""Trainings that take turns, and their jobs: each is loaded, waits, and takes some steps when it is asked to.
+"""Trainings that take turns, and their jobs: each one is loaded, waits, and takes some steps on request.
 
 A waiting training is stopped with SIGSTOP, because Horovod's threads would otherwise keep negotiating.
 """
@@ -31,7 +31,7 @@ from shared.record_framing import frame_record
 NUM_CORES = 2
 READY_WITHIN_S = 600.0
 WARM_UP_STEPS = 3
-"""The first step traces and compiles, the second allocates."""
+"""Steps of the warm-up: the first one traces and compiles, the second one allocates."""
 ROUNDS = 9
 MAX_ROUNDS = 40
 MAX_OTHERS_SHARE = 0.03
@@ -42,7 +42,7 @@ _SEED = 20261121
 _FINE_CELLS = 8
 _FINE_WEIGHT = 0.15
 _ENDLESS_RECORDS = 10_000_000
-"""For each epoch: none of these trainings comes to an end by itself."""
+"""Records of an epoch: so many that none of these trainings ends by itself."""
 _IMAGE = FeatureSpec(name="image", kind="bytes", encoding="jpeg", shape=(None, None, 3))
 _LABEL = FeatureSpec(name="label", kind="int64", minimum=0)
 _LEAN: dict[str, Any] = {
@@ -50,7 +50,7 @@ _LEAN: dict[str, Any] = {
     "learning_rate": 0.001,
     "epochs": 1000,
     "num_classes": 1000,
-    "stall_timeout_s": 86_400.0,  # a training that waits for its turn is stopped, for longer than any stall
+    "stall_timeout_s": 86_400.0,  # a stopped training waits for its turn longer than for any stall
 }
 
 
@@ -59,9 +59,9 @@ class Turn:
     """Some steps of one training."""
 
     step_s: float
-    """Seconds per step by the root's clock, the whole loop included."""
+    """Seconds per step by the root's clock, including the whole loop."""
     cpu_s: float
-    """CPU seconds per step of the rank that computed most; other processes on its core hardly change it."""
+    """CPU seconds per step of the rank that computed most. Other processes on its core hardly change it."""
     others_share: float
     resident_bytes: int
     """Resident memory of the largest rank, after the last step."""
@@ -80,7 +80,7 @@ class Training:
         program: str = "training",
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        """Start it, one core for each rank; it loads while others load. ``environment`` is set in addition."""
+        """Start it, one core for each rank; it loads while others load. ``environment`` adds variables."""
         self.name = name
         self.ranks = ranks
         self._process_ids: list[int] = []
@@ -122,7 +122,7 @@ class Training:
         self._signal(signal.SIGSTOP)
 
     def turn(self, steps: int) -> Turn:
-        """Let it take some steps. Raises BenchmarkError if a rank ends instead."""
+        """Let the training take some steps. Raises BenchmarkError if a rank ends instead."""
         self._signal(signal.SIGCONT)
         for lines in self._lines:
             lines.write(f"{steps}\n")
@@ -183,7 +183,7 @@ class Training:
 def taking_turns(
     context: Context, trainings: Sequence[tuple[Training, int]], rounds: int = ROUNDS
 ) -> list[list[Turn]]:
-    """Give each training its turns of so many steps, round by round; return each one's undisturbed turns.
+    """Let each training take its number of steps in every round; return each one's undisturbed turns.
 
     Raises BenchmarkError if other processes use the cores.
     """
@@ -195,7 +195,7 @@ def taking_turns(
 
 
 def undisturbed(rounds: Iterator[Sequence[Turn]], needed: int = ROUNDS) -> list[list[Turn]]:
-    """Take rounds until enough had the cores to themselves; return each training's turns.
+    """Repeat rounds until enough of them are undisturbed; return each training's turns.
 
     A round in which other processes used the cores is discarded. Raises BenchmarkError if too few are left.
     """
@@ -212,7 +212,7 @@ def undisturbed(rounds: Iterator[Sequence[Turn]], needed: int = ROUNDS) -> list[
 
 
 def cores() -> list[int]:
-    """Return the cores that ranks are bound to. Raises BenchmarkError if there are too few."""
+    """Return the cores to which ranks are bound. Raises BenchmarkError if there are too few."""
     allowed = sorted(os.sched_getaffinity(0))
     if len(allowed) < NUM_CORES:
         raise BenchmarkError(f"{NUM_CORES} ranks need {NUM_CORES} cores, this process may use {len(allowed)}")
@@ -220,7 +220,7 @@ def cores() -> list[int]:
 
 
 def _rounds(context: Context, trainings: Sequence[tuple[Training, int]]) -> Iterator[list[Turn]]:
-    """Give each its turn, every other round in reverse, so that a machine that slows down affects all alike."""
+    """Let each take its turn, every other round in reverse, so that a slowdown of the machine affects all alike."""
     numbered = list(enumerate(trainings))
     for number in itertools.count():
         order = numbered[::-1] if number % 2 else numbered
@@ -241,13 +241,13 @@ def _mpirun(context: Context, ranks: int, program: str) -> list[str]:
 
 
 def _environment() -> dict[str, str]:
-    """Return the environment of a job's shell; what makes a training fast is for the training to set."""
+    """Return the environment of a job's shell. The training itself sets the variables that make it fast."""
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}
     return {**kept, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
 
 def imaging(model: str, *, size: int, batch_size: int) -> dict[str, Any]:
-    """Return the options of a model on square images; the batch is that of one process."""
+    """Return the options of a model on square images; ``batch`` is the batch of one process."""
     return {
         "model_name": model,
         "image_height": size,
@@ -258,7 +258,7 @@ def imaging(model: str, *, size: int, batch_size: int) -> dict[str, Any]:
 
 
 def synthetic_job(folder: Path, **options: Any) -> JobArguments:
-    """Return a job on random pixels, with its outputs in a folder of its own."""
+    """Return a job on random pixels, with its outputs in a separate folder."""
     return _job(folder, (), synthetic_records=_ENDLESS_RECORDS, **options)
 
 
@@ -269,7 +269,7 @@ def jpeg_job(folder: Path, pictures: Sequence[bytes], *, num_records: int, **opt
 
 
 def pictures(number: int, *, width: int, height: int, quality: int) -> list[bytes]:
-    """Return JPEGs of noise in several octaves: as smooth and as detailed as photographs are."""
+    """Return JPEGs of noise in several octaves, which are as smooth and as detailed as photographs."""
     chance = random.Random(_SEED)  # noqa: S311 - pixels
     return [_picture(chance, width, height, quality) for _ in range(number)]
 

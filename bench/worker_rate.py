@@ -1,6 +1,6 @@
-"""Throughput of one worker that judges small shards, compared with a bare process that makes the same requests.
+"""Throughput of a worker that judges small shards, compared with a process that only makes the same requests.
 
-Both handle shards of their own versions, in turns, with the concurrency that the Functions host gives one instance.
+Both handle shards of their own versions, in turns, with the concurrency of one instance of the Functions host.
 Azurite's log must show the same requests for both. Azurite's own CPU time does not count as disturbance.
 """
 
@@ -29,18 +29,18 @@ from shared.record_framing import frame_record
 
 CONTAINER = "datasets"
 NUM_SHARDS = 100
-"""Shards of a version that are judged in one round; more are missing, so that no round closes a version."""
+"""Shards of a version that are judged in one round. Other shards stay missing, so that no round closes a version."""
 NUM_RECORDS = 100
 WARM_UP = "digits/warm-up"
 MIN_RATIO = 0.7
 MAX_REQUESTS = 8
 MAX_ROUNDS = 40
 MAX_OTHERS_SHARE = 0.10
-"""Largest share of the cores' time that other processes, except Azurite, may use in a round that counts."""
+"""Maximum share of the cores' time that other processes, except Azurite, may use in a round that counts."""
 MAX_REQUEST_RATIO = 1.03
-"""Between the two processes: writers that conflict in one counter repeat their requests."""
+"""Tolerated difference between the two processes: writers repeat requests after a conflict in a counter."""
 EXAMPLE_READS = 2
-"""Requests for the row and the history of the shard that the bare process takes as an example."""
+"""Additional requests of the bare process: it reads the row and the history of a shard as its example."""
 
 _REQUEST = re.compile(r'"(?P<method>[A-Z]+) /[a-z0-9]+/(?P<place>[$a-z0-9-]+)')
 UPLOADERS = 8
@@ -84,7 +84,7 @@ def worker_figures(context: Context) -> list[Figure]:
 
 
 class Bench:
-    """Versions in Azurite; each is handled once."""
+    """Versions in Azurite, each of which is handled once."""
 
     def __init__(self, context: Context, azurite: Azurite) -> None:
         self._context, self._azurite = context, azurite
@@ -152,7 +152,7 @@ class Handled:
 
     wall_s: float
     others: float
-    """Share of the cores' time that neither the worker nor Azurite used."""
+    """Share of the cores' time that processes other than the worker and Azurite used."""
     requests: Counter[str]
 
 
@@ -174,7 +174,7 @@ def requests(log: bytes) -> Counter[str]:
 
 
 def concurrency(root: Path) -> int:
-    """Return how many messages of the two queues of uploads one instance handles at once, from host.json."""
+    """Return from host.json how many messages of the two upload queues one instance handles at once."""
     queues = json.loads((root / "host.json").read_text(encoding="utf-8"))["extensions"]["queues"]
     return 2 * (int(queues["batchSize"]) + int(queues["newBatchThreshold"]))
 
@@ -188,7 +188,7 @@ def small_shard() -> bytes:
 
 
 def app_settings(context: Context, azurite: Azurite) -> dict[str, str]:
-    """Return complete app settings; only those of storage are used."""
+    """Return complete app settings, of which only those for storage are used."""
     workspace = "/subscriptions/s/resourceGroups/r/providers/Microsoft.MachineLearningServices/workspaces/w"
     return {
         "AzureWebJobsStorage": azurite.connection_string(),
@@ -206,7 +206,7 @@ def app_settings(context: Context, azurite: Azurite) -> dict[str, str]:
 
 
 def _settled(log: Path) -> bytes:
-    """Read the log when it has stopped growing."""
+    """Wait until the log has stopped growing, and read it."""
     size = -1
     while size != log.stat().st_size:
         size = log.stat().st_size

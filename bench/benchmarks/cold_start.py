@@ -17,9 +17,9 @@ COUNT_HEAVY = f"import sys, function_app; sys.exit(sum(name in sys.modules for n
 
 
 def run(context: Context) -> list[Figure]:
-    """Measure three programs in turns, so that a machine that becomes slower slows all of them."""
+    """Measure three programs in turns, so that a slowdown of the machine affects all of them."""
     programs = ("pass", "import function_app", "import function_app, azure.ai.ml")
-    for program in programs:  # the first run compiles to bytecode, which a deployment already contains
+    for program in programs:  # The first run compiles to bytecode, which a deployment already contains.
         cpu_s(context, program)
     rounds = [[cpu_s(context, program) for program in programs] for _ in range(SAMPLES)]
     interpreter, app, with_sdk = (median(samples) for samples in zip(*rounds, strict=True))
@@ -42,7 +42,7 @@ def cpu_s(context: Context, program: str) -> float:
 
 
 def heavy_modules(context: Context) -> int:
-    """Return how many modules are loaded with the app that should be loaded at their first use."""
+    """Return how many modules the app loads at its start although they should load at their first use."""
     return run_status(context, COUNT_HEAVY)
 
 

@@ -1,8 +1,9 @@
-"""One dataset's 2,000 tiny shards at once, and a single shard of another one now and then, on the local twin.
+"""Upload 2,000 tiny shards of one dataset and, now and then, a shard of another one, on the local twin.
 
 Times and CPU describe two cores on which nothing else runs, and include the emulators' work. The dev host runs the
 app in its own process, so its CPU includes the queue trigger's. The emulated Event Grid falls behind the uploads by
-up to 20 s, as all share these cores; the events of the other dataset's shards therefore go into the queue at once.
+up to 20 s, because all of them share these cores. The events of the other dataset's shards are therefore put into
+the queue directly.
 """
 
 from __future__ import annotations
@@ -68,13 +69,13 @@ class _Flood:
     container: ContainerClient
 
     def warm_up(self) -> None:
-        """Have every function called once: a version of another dataset is trained on."""
+        """Train on a version of another dataset, so that every function has been called once."""
         for number, split in enumerate(("train", "validation")):
             self._upload(f"{WARM_UP}/v1/{split}-00000-of-00001.tfrecord", number)
         self._await_submission(WARM_UP)
 
     def figures(self, context: Context) -> list[Figure]:
-        """Upload, wait for the submission, and return what it took."""
+        """Upload, wait for the submission, and return the times and the CPU that this took."""
         log, begun_s = self.twin.places.access_log, self._cpu_s()
         begun = log.stat().st_size
         others = self._upload_all()
@@ -105,7 +106,10 @@ class _Flood:
         ]
 
     def _upload_all(self) -> list[float]:
-        """Upload the flood, and between its parts one shard of the other dataset; return when each of these was."""
+        """Upload the flood, and between its parts one shard of the other dataset.
+
+        Return the upload times of the other dataset's shards.
+        """
         paths = [f"{FLOOD}/v1/train-{index:05}-of-{NUM_SHARDS:05}.tfrecord" for index in range(NUM_SHARDS)]
         self._upload(f"{FLOOD}/v1/validation-00000-of-00001.tfrecord", NUM_SHARDS)
         others = []
@@ -161,6 +165,6 @@ def _of_tables(made: Counter[str]) -> int:
 
 
 def _with_children(pid: int) -> float:
-    """Return the CPU seconds of a process and of those that it started, which still run."""
+    """Return the CPU seconds of a process and of its child processes, which still run."""
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="utf-8").split()
     return cpu_s(pid) + sum(_with_children(int(child)) for child in children)

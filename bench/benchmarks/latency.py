@@ -1,7 +1,7 @@
 """Time from a version's last upload to the submission of its job, on the local twin.
 
-The figures include pauses that the twin shares with Azure (event delivery, polling by the queue trigger) and the
-work of the emulators on the same machine, which must be idle besides.
+The figures include pauses that also occur in Azure (event delivery, polling by the queue trigger) and the work of
+the emulators on the same machine, on which nothing else may run.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def run(context: Context) -> list[Figure]:
         TwinClient(twin.places) as client,
         ContainerClient.from_connection_string(twin.places.data_connection, "datasets") as container,
     ):
-        latencies_s = [latency_s(container, client, dataset, context) for dataset in DATASETS][1:]  # first: warm-up
+        latencies_s = [latency_s(container, client, dataset, context) for dataset in DATASETS][1:]  # warm-up
     return [
         Figure(name="last shard to submission, p50", value=statistics.median(latencies_s), unit="s on the twin"),
         Figure(name="last shard to submission, p95", value=p95(latencies_s), unit="s on the twin", at_most=MAX_P95_S),
@@ -68,7 +68,7 @@ def run(context: Context) -> list[Figure]:
 
 
 def write_pipelines(folder: Path, datasets: Sequence[str] = DATASETS) -> Path:
-    """Write one pipeline per dataset, with a training that only waits, and return the folder."""
+    """Write one pipeline per dataset, with a training that only sleeps, and return the folder."""
     (folder / "scripts").mkdir(parents=True)
     (folder / "scripts" / "wait.py").write_text(SCRIPT, encoding="utf-8")
     (folder / "clusters.yaml").write_text(CLUSTERS, encoding="utf-8")
@@ -81,7 +81,7 @@ def latency_s(container: ContainerClient, client: TwinClient, dataset: str, cont
     """Upload a version; return the time from the end of its last upload to the call that submits its job."""
     for number, name in enumerate(SHARDS):
         container.upload_blob(f"{dataset}/v1/{name}", frame_record(encode_example({"label": [number]})))
-    uploaded = time.time()  # the clock of the emulator's log of calls
+    uploaded = time.time()  # The emulator logs its calls with this clock.
     while (submitted := submission(client, dataset)) is None:
         if time.time() > uploaded + WITHIN_S:
             raise BenchmarkError(f"{dataset} was not submitted within {WITHIN_S:.0f} s of its last upload")
@@ -91,7 +91,7 @@ def latency_s(container: ContainerClient, client: TwinClient, dataset: str, cont
 
 
 def submission(client: TwinClient, dataset: str) -> float | None:
-    """Return when the dataset's job was submitted, or None if it was not yet."""
+    """Return the time at which the dataset's job was submitted, None if that has not happened yet."""
     jobs = f"/jobs/landfall-{dataset}-"
     return next((call["t"] for call in client.calls() if call["method"] == "PUT" and jobs in call["path"]), None)
 

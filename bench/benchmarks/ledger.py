@@ -1,10 +1,10 @@
-"""The ledger's cost of one shard, in versions of 100, 1,000 and 10,000 shards, on real tables (Azurite).
+"""Ledger cost per shard, in versions of 100, 1,000 and 10,000 shards, on real tables (Azurite).
 
 The cost must not grow with the number of shards, because each bucket has a counter and nothing is listed. Shards go
-through the step that judges them, with everything but the ledger in memory. Most verdicts of the largest version are
-written in bulk beforehand; measured are the rest and the closing, which reads all. The three sizes take turns,
-because a machine that becomes slower must slow all of them. Then one worker judges small shards with real storage:
-see `bench.worker_rate`.
+through the step that judges them, with everything except the ledger in memory. Most verdicts of the largest version
+are written in bulk beforehand; the benchmark measures the others and the closing, which reads all verdicts. The
+three sizes take turns, so that a slowdown of the machine affects all of them. Then one worker judges small shards
+with real storage, see `bench.worker_rate`.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from function_app.domain.records import DatasetVersion
 ROUNDS = 10
 SMALL, MIDDLE, LARGE = 100, 1_000, 10_000
 LARGE_STEP = 200
-"""Shards of the largest version that are judged per round; 8,000 have verdicts before the first round."""
+"""Shards of the largest version that are judged per round. 8,000 have verdicts before the first round."""
 MAX_RATIO = 1.2
 
 
 @dataclass(kw_only=True)
 class Samples:
-    """Measurements of versions of one size."""
+    """Measurements for versions of one size."""
 
     num_shards: int
     operations: list[float] = field(default_factory=list)
@@ -78,7 +78,7 @@ def version(num_shards: int, number: int = 0) -> DatasetVersion:
 
 
 def shuffled(paths: Sequence[str]) -> list[str]:
-    """Shuffle uploads; the same number of paths gives the same order, so that two runs compare."""
+    """Shuffle uploads. The same number of paths gives the same order, so that two runs can be compared."""
     return random.Random(len(paths)).sample(paths, len(paths))  # noqa: S311 (an order, no secret)
 
 
@@ -89,7 +89,7 @@ def finish(world: LedgerWorld, own: DatasetVersion, paths: Sequence[str], sample
 
 
 def judge_round(world: LedgerWorld, paths: Sequence[str], number: int, samples: Samples) -> None:
-    """Judge one round's part of a version, without the last shard, which closes it."""
+    """Judge one round's shards of a version, except the last one, which closes it."""
     step = len(paths) // ROUNDS
     part = paths[number * step : min((number + 1) * step, len(paths) - 1)]
     samples.add(world.judge(part), len(part))
@@ -105,7 +105,7 @@ def close(world: LedgerWorld, own: DatasetVersion, last: str, samples: Samples) 
 
 
 def figures(small: Samples, middle: Samples, large: Samples) -> list[Figure]:
-    """Return the two promises, and the figures that they are computed from."""
+    """Return the two promises and the figures from which they are computed."""
     operations = large.operations_per_shard() / small.operations_per_shard()
     duration = large.s_per_shard() / small.s_per_shard()
     sizes = (small, middle, large)

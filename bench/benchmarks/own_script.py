@@ -1,8 +1,9 @@
-"""What Landfall adds to a user's own script, on the local twin: before its first line, and after its last one.
+"""Time that Landfall adds before and after a user's own script, on the local twin.
 
-The first part is from when Azure ML reports the job as running (mounts, `mpirun`, the check of the machines, Python's
-start), the second one until the model is registered (the job's end, its event, the report, the gate). Before a script
-on GPUs the first rank of a node also lets TensorFlow count them, which the twin does not.
+The time before the script starts when Azure ML reports the job as running: mounts, `mpirun`, the check of the
+machines, the start of Python. The time after it ends when the model is registered: the job's end, its event, the
+report, the gate. On GPU nodes the first rank of each node also lets TensorFlow count the GPUs before the script
+starts; the twin does not do this.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ import pathlib
 pathlib.Path(os.environ["LANDFALL_OUTPUT"], "model.txt").write_text("a model")
 pathlib.Path(os.environ["LANDFALL_REPORT"]).write_text(json.dumps({"began": began, "ended": time.time()}))
 """
-"""A script that does nothing but say when; on rank 0, as it is the only one."""
+"""A script that only reports the time. There is one rank, rank 0."""
 REGISTER = "register:\n  model: own\n  require: []\n"
 VERSIONS = [f"v{number}" for number in range(8)]
 POLL_S = 0.2
@@ -51,7 +52,7 @@ def run(context: Context) -> list[Figure]:
         ApiClient(twin.places.functions_url, twin.places.secrets.function_key) as api,
         ContainerClient.from_connection_string(twin.places.data_connection, "datasets") as container,
     ):
-        samples = [overhead_s(container, client, api, version, context) for version in VERSIONS][1:]  # warm-up first
+        samples = [overhead_s(container, client, api, version, context) for version in VERSIONS][1:]  # warm-up
     before, after = [statistics.median(part) for part in zip(*samples, strict=True)]
     total = statistics.median(map(sum, samples))
     return [

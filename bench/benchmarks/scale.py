@@ -1,7 +1,8 @@
-"""A million shards a day and 1,000 pipelines: what the ledger's partitions and the queues get, see docs/scale.md.
+"""Load of the ledger's partitions and the queues at a million shards a day and 1,000 pipelines (docs/scale.md).
 
-The flows' own code works on tables in memory that count requests and rows by partition, because Azure limits those.
-Rates of a day, and the line that forms where shards come faster than instances judge them, are computed from that.
+The flows run on tables in memory that count requests and rows per partition, because Azure limits these. From the
+counts, the benchmark computes the rates of a day, and the queue that forms while shards arrive faster than the
+instances judge them.
 """
 
 from __future__ import annotations
@@ -38,16 +39,16 @@ DAY_S = 86_400
 PIPELINES = 1_000
 MEASURED_SHARDS, MEASURED_PIPELINES = 1_000, 200
 PARTITION_PER_S, ACCOUNT_PER_S = 2_000, 20_000
-"""Azure's targets: rows of a partition, and requests to the tables, queues and blobs of a standard account."""
+"""Azure's targets per second: rows of a partition, and requests to tables, queues and blobs of a standard account."""
 MAX_ROW_BYTES = 1 << 20
 ALL_REQUESTS = 9.7
-"""Requests of all parts to the host account and the data account for one shard, measured by `flood`."""
+"""Requests of all components to the host account and the data account for one shard, measured by `flood`."""
 JUDGED_PER_S = 10.0
 """Assumed: small shards that one instance judges in a second, with 0.1 s for the requests of each."""
 
 
 class CountedTables(Tables):
-    """Tables in memory, with transactions and ETags, that count as Azure does: by partition."""
+    """Tables in memory, with transactions and ETags, that count requests and rows by partition, as Azure does."""
 
     def __init__(self) -> None:
         self.requests: Counter[tuple[str, str]] = Counter()
@@ -77,7 +78,7 @@ class CountedTables(Tables):
         columns: Sequence[str] | None = None,  # noqa: ARG002 - requests and rows count alike, however wide they are
         **parameters: str,
     ) -> Iterator[Row]:
-        """See Tables. All conditions of the ledger name bounds of both keys, and perhaps one column."""
+        """See Tables. Every condition of the ledger states bounds of both keys, and at most one column."""
         found = list(self._matching(table, condition, parameters))[:limit]
         first = parameters.get("partition") or parameters.get("first") or condition.split("'")[1]
         self._count(table, first, 0 if found else 1)
@@ -149,7 +150,7 @@ class ScaleWorld:
 
 
 def scale_world(context: Context, num_pipelines: int) -> ScaleWorld:
-    """Return a world with the demo's pipeline, and as many like it as are asked for."""
+    """Return a world with this many pipelines, all like the demo's."""
     tables, shards, jobs = CountedTables(), MemoryShardStore(), MemoryJobs()
     own = services(context.root / "pipelines", CountedLedger(tables), shards)
     demo = own.pipelines[DATASET]
@@ -166,7 +167,7 @@ def scale_world(context: Context, num_pipelines: int) -> ScaleWorld:
 
 
 def run(context: Context) -> list[Figure]:
-    """Judge a thousand shards, train two hundred pipelines, and compute the day: half a minute."""
+    """Judge a thousand shards, train two hundred pipelines, and compute the day's rates: half a minute."""
     context.say(f"a version of {MEASURED_SHARDS:,} shards")
     shards = shard_figures(scale_world(context, 0))
     context.say(f"{MEASURED_PIPELINES} pipelines, all active at once")
@@ -238,13 +239,13 @@ def row_figure() -> Figure:
     ]
     full = RunQueue(running=tuple(entries[:PIPELINES]), queued=tuple(entries[PIPELINES:]))
     queue = admit(full, QueueRules(limit=PIPELINES))
-    size = sum(2 * len(text) for text in _queue_columns(queue).values())  # the service counts UTF-16
+    size = sum(2 * len(text) for text in _queue_columns(queue).values())  # The service stores text as UTF-16.
     return Figure(name="row of the run queue, full", value=size, unit="bytes", at_most=MAX_ROW_BYTES)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """What became of a day's uploads."""
+    """The queue that a day's uploads formed."""
 
     longest_wait_s: int
     most_waiting: int
@@ -253,7 +254,7 @@ class Line:
 
 
 def line_of(arrivals: Sequence[float], judged_per_s: float) -> Line:
-    """Let shards wait in a queue, second by second; ``arrivals`` is the number that comes in each."""
+    """Simulate the queue second by second; ``arrivals`` are the numbers of shards that arrive in each second."""
     waiting, most, busiest, longest = 0.0, 0.0, 0.0, 0.0
     for number in arrivals:
         waiting += number
@@ -264,7 +265,7 @@ def line_of(arrivals: Sequence[float], judged_per_s: float) -> Line:
 
 
 def uploads(bursts: int, burst_s: int) -> list[float]:
-    """Return a day of uploads that come in equal bursts of some seconds."""
+    """Return a day of uploads in equal bursts of some seconds."""
     arrivals = [0.0] * DAY_S
     for burst in range(bursts):
         start = burst * DAY_S // bursts
@@ -273,7 +274,7 @@ def uploads(bursts: int, burst_s: int) -> list[float]:
 
 
 def day_figures() -> Iterator[Figure]:
-    """Yield the rates of a day: uploads spread over it, a burst each hour, and all of it in ten minutes."""
+    """Yield the rates of a day: with uploads spread evenly, with a burst every hour, and with all in ten minutes."""
     for name, bursts, burst_s in (("spread", 1, DAY_S), ("24 bursts of 10 min", 24, 600), ("one of 10 min", 1, 600)):
         for instances in (40, 250):
             line = line_of(uploads(bursts, burst_s), instances * JUDGED_PER_S)

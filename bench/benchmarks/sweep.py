@@ -1,8 +1,8 @@
-"""The cost of a sweep: list all of storage and compare it with the ledger when nothing was missed.
+"""Cost of a sweep that lists all of storage, compares it with the ledger and finds nothing to do.
 
-100,000 blobs are listed from memory, which shows what the sweep itself computes; 4,000 from a real listing and real
-tables (Azurite, which takes minutes to fill with more), where every request is counted. Versions have 1,000 shards
-each and are closed; one open version is measured in addition.
+100,000 blobs are listed from memory, which measures the computation of the sweep alone. 4,000 blobs are listed from
+Azurite, with real tables, and every request is counted; to fill Azurite with more would take minutes. Versions have
+1,000 shards each and are closed; one open version is measured in addition.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from local_azure.azurite import running_azurite
 IN_MEMORY, ON_AZURITE = 100_000, 4_000
 SAMPLES = 5
 MAX_S = 30.0
-"""For computing a sweep over 100,000 blobs: a tenth of the timer's five minutes."""
+"""Seconds of computation for 100,000 blobs: a tenth of the timer's five minutes."""
 MAX_OPERATIONS = 10.0
-"""For 1,000 unchanged blobs: a hundredth of one request per blob."""
+"""Requests for 1,000 unchanged blobs: a hundredth of one request per blob."""
 MISSED = 2000
 MAX_MISSED_S = 45.0
-"""For sending all of them: the request for a sweep gives up after 60 s."""
+"""Seconds to send all missed uploads: the request for a sweep gives up after 60 s."""
 SHARDS_PER_VERSION = 1000
 CONTAINER = "datasets"
 UPLOAD_THREADS = 8
@@ -74,14 +74,14 @@ def run(context: Context) -> list[Figure]:
 
 
 def timed(world: SweepWorld) -> float:
-    """Sweep once; return seconds. Raises BenchmarkError if the sweep found something to do."""
+    """Sweep once; return the seconds. Raises BenchmarkError if the sweep found something to do."""
     begun = time.perf_counter()
     world.check(run_sweep(world.services))
     return time.perf_counter() - begun
 
 
 def measured(world: SweepWorld) -> tuple[float, int]:
-    """Sweep once; return seconds, and the number of requests to tables and blobs."""
+    """Sweep once; return the seconds and the number of requests to tables and blobs."""
     before = world.operations
     return timed(world), world.operations - before
 
@@ -96,7 +96,7 @@ def memory_figures(first_s: float, unchanged_s: float) -> Iterator[Figure]:
 def azurite_figures(
     first: tuple[float, int], unchanged: list[tuple[float, int]], opened: list[tuple[float, int]]
 ) -> Iterator[Figure]:
-    """Yield requests and times of the real listing, and what one open version adds."""
+    """Yield requests and times of the real listing, and the increase for one open version."""
     name, thousands = f"sweep of {ON_AZURITE:,} blobs", ON_AZURITE / 1000
     operations = median(float(count) for _, count in unchanged)
     yield Figure(
@@ -121,7 +121,7 @@ class SweepWorld:
 
     services: Services
     answers: list[int] = field(default_factory=list)
-    """One item per answer of storage."""
+    """One item per response from storage."""
     put: Callable[[Sequence[str]], object]
     """Uploads blobs."""
     record: Callable[[Sequence[ShardRecord]], object]
@@ -218,7 +218,7 @@ def ended_run(generation: Generation) -> RunRecord:
 
 
 def memory_world(context: Context, num_blobs: int) -> SweepWorld:
-    """Return a filled world in memory."""
+    """Return a world in memory with closed versions."""
     ledger, shards = MemoryLedger(), MemoryShardStore()
     world = SweepWorld(
         services=sweep_services(context, ledger, shards),
@@ -231,7 +231,7 @@ def memory_world(context: Context, num_blobs: int) -> SweepWorld:
 
 @contextlib.contextmanager
 def azurite_world(context: Context, num_blobs: int) -> Iterator[SweepWorld]:
-    """Run a filled world on an Azurite of its own. Raises BenchmarkError if Azurite is not installed."""
+    """Run a world with closed versions on its own Azurite. Raises BenchmarkError if Azurite is not installed."""
     answers: list[int] = []
     with (
         running_azurite(context.scratch / "sweep") as azurite,

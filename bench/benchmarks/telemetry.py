@@ -1,8 +1,8 @@
-"""CPU that traces and metrics add to judging a shard, with the app's own adapters on Azurite and the real exporter.
+"""CPU that traces and metrics add to judging a shard, with the app's adapters on Azurite and the real exporter.
 
-Shards of two versions are judged in turns, with and without telemetry, in this process; what the exporter's thread
-does counts too. Its items go to a server in a process of its own. Only CPU time is compared, so that other work on
-the machine disturbs little.
+Shards of two versions are judged in turns, with and without telemetry, in this process. The exporter's thread counts
+too; its items go to a server in another process. Only CPU time is compared, because other work on the machine hardly
+changes it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from local_azure.azurite import DATA_ACCOUNT, running_azurite
 ROUNDS = 10
 NUM_SHARDS = 64
 FLOOD_OF, SMALL_OF = 2_000, 65
-"""Shards of a version, as their names say: of the first kind two are traced in a round, of the second every other."""
+"""Number of shards that the names of a version's shards state. In the flood, only some shards are traced."""
 MAX_SHARE = 0.03
 
 

@@ -1,6 +1,6 @@
-"""What the training costs, on the cores of this machine: its loop, its input, its exchange, and its memory.
+"""Cost of the training on the cores of this machine: its loop, its input, its exchange and its memory.
 
-Trainings that are compared are loaded at the same time and take turns of a few seconds (`bench.trainings`).
+The compared trainings are loaded at the same time and take turns of a few seconds (`bench.trainings`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from bench.timed_worker import Worker
 from bench.trainings import Training, Turn, imaging, jpeg_job, pictures, synthetic_job, taking_turns
 
 BATCH_SIZE = 32
-"""Images of one process, against Keras and against Horovod's benchmark."""
+"""Batch of one process, in the comparisons with Keras and with Horovod's benchmark."""
 IMAGE_SIZE = 64
 STEPS = 4
 """Steps of one turn: about three seconds."""
@@ -25,10 +25,10 @@ SMALL_STEPS = 200
 """Steps of the small network, which take milliseconds, so that the cost of the loop itself is visible."""
 
 ROUNDS = 15
-"""Two ranks are as slow as the slower of two cores; on a virtual machine one round's ratio is off by a tenth."""
+"""Two ranks are as slow as the slower core: on a virtual machine the ratio of one round varies by a tenth."""
 YIELD = {"OMPI_MCA_mpi_yield_when_idle": "1"}
 AS_INSTALLED = {"horovod": 1.2, "horovod-yield": 1.0}
-"""The least throughput of the training over that of each setting of Horovod's benchmark."""
+"""Minimum ratio of the training's throughput to that of each setting of Horovod's benchmark."""
 WORDS = {"horovod": "Horovod's benchmark as installed", "horovod-yield": "Horovod's benchmark with Open MPI yielding"}
 
 READING = imaging("ResNet50", size=224, batch_size=4) | {"augmentation": "resized_crop_flip"}
@@ -37,7 +37,7 @@ MIN_READING_RATIO = 0.95
 STORED = {"width": 500, "height": 375, "quality": 98}
 NUM_PICTURES = 48
 NUM_RECORDS = 480
-"""Pictures, repeated: an epoch is longer than the benchmark."""
+"""The pictures are repeated so often that an epoch is longer than the benchmark."""
 
 CHECK_ROUNDS = 11
 MAX_CHECK = 2.0
@@ -47,17 +47,17 @@ STEPS_OF_EPOCH = 50
 WARM_UP_EPOCHS = 6
 EPOCHS = 20
 MAX_GROWTH_BYTES = 4 << 20
-"""Over 1,000 steps: 4 KiB a step. One image batch of this training is 48 KiB, its gradients are 1.3 MiB; keeping one
-batch at every step was seen to fail, and so were an epoch's end that left collecting garbage to Python, and threads
-of every epoch that filled other arenas of glibc's malloc than those before them."""
+"""MiB over 1,000 steps: 4 KiB a step. One image batch of this training has 48 KiB, its gradients 1.3 MiB. The limit
+was exceeded when the training kept one batch at every step, when the end of an epoch left garbage collection to
+Python, and when each epoch's threads filled new arenas of glibc's malloc."""
 
 
 def run_loop(context: Context) -> list[Figure]:
-    """Compare the training's own loop with Keras' bare `fit`: one process each on the same core.
+    """Compare the training's own loop with Keras' `fit`: one process each, on the same core.
 
-    Same model, same batches, same optimizer, float32, no XLA; `fit` runs silently and without Horovod. The loop does
-    more in each step: it exchanges flags with other ranks, checks for NaN, keeps times, reports where it is. The
-    comparison is made with a model of a real size, then with a small one, without a promise.
+    Both use the same model, batches and optimizer, in float32 and without XLA; `fit` runs silently and without
+    Horovod. The loop does more in each step: it exchanges flags with other ranks, checks for NaN, measures times and
+    reports its progress. A model of realistic size is compared first, then a small one, which has no promise.
     """
     real, rate = _against_fit(context, "ResNet50", size=IMAGE_SIZE, steps=STEPS)
     small, _ = _against_fit(context, "small_cnn", size=8, steps=SMALL_STEPS)
@@ -74,7 +74,7 @@ def run_loop(context: Context) -> list[Figure]:
 
 
 def _against_fit(context: Context, model: str, *, size: int, steps: int) -> tuple[float, float]:
-    """Return the ratio of the loop's throughput to fit's, and the loop's in images per second."""
+    """Return the ratio of the loop's throughput to that of `fit`, and the loop's images per second."""
     options = imaging(model, size=size, batch_size=BATCH_SIZE)
     with contextlib.ExitStack() as stack:
         ours, fit = (
@@ -93,12 +93,12 @@ def _against_fit(context: Context, model: str, *, size: int, steps: int) -> tupl
 
 
 def run_horovod(context: Context) -> list[Figure]:
-    """Compare throughput with what a user would otherwise run, Horovod's synthetic benchmark: one rank, then two.
+    """Compare throughput with Horovod's synthetic benchmark: one rank, then two.
 
-    `bench/workers/horovod_synthetic.py` does the steps of Horovod's `tensorflow2_synthetic_benchmark.py`, under
+    `bench/workers/horovod_synthetic.py` performs the steps of Horovod's `tensorflow2_synthetic_benchmark.py`, under
     tf_keras. Both train ResNet-50 on random images of the same size, with the same batch, one core for each rank.
-    Horovod's benchmark runs twice: with Open MPI as it is installed, and with Open MPI set to yield its core while it
-    waits, which the training sets by itself.
+    Horovod's benchmark runs twice: with Open MPI's defaults, and with Open MPI set to yield its core while it waits,
+    as the training always sets it.
     """
     return [figure for ranks in (1, 2) for figure in _against_horovod(context, ranks)]
 
@@ -140,17 +140,17 @@ def _against_horovod(context: Context, ranks: int) -> list[Figure]:
 
 
 def _speed(own: list[Turn], other: list[Turn]) -> float:
-    """Return the throughput of the first over that of the second: the median of the rounds' ratios."""
+    """Return the ratio of the first training's throughput to the second's: the median over the rounds."""
     return median(theirs.step_s / ours.step_s for ours, theirs in zip(own, other, strict=True))
 
 
 def run_input(context: Context) -> list[Figure]:
-    """Compare ResNet-50 fed with JPEG TFRecord shards with the same fed with synthetic images.
+    """Compare training ResNet-50 on TFRecord shards of JPEGs with training it on synthetic images.
 
-    As ImageNet is trained on: stored pictures of 500 x 375 and about 110 kB, random crops scaled to 224 x 224 and
-    flipped. One rank on one core, so every microsecond of decoding is taken from the model; on a GPU node decoding
-    has the processor's cores to itself. At 224 x 224 the model costs what ResNet-50 costs; with smaller images it
-    would cost less than it does in any real training while decoding cost the same.
+    The input is as for ImageNet: pictures of 500 x 375 and about 110 kB, of which random crops are scaled to
+    224 x 224 and flipped. One rank runs on one core, so decoding takes its time from the model; on a GPU node the
+    processor's cores are free for decoding. Smaller images would make the model cheaper than in any real training,
+    but not the decoding.
     """
     stored = pictures(NUM_PICTURES, **STORED)
     with contextlib.ExitStack() as stack:
@@ -177,10 +177,11 @@ def run_input(context: Context) -> list[Figure]:
 
 
 def run_check(context: Context) -> list[Figure]:
-    """Compare the input of one rank, while it also compares contents with the manifest, with the input alone.
+    """Measure what comparing contents with the manifest adds to the input of one rank.
 
-    Both take turns in one process on one core, over the same JPEG shard as `run_input`, without a model. Processor
-    time is compared, which other processes hardly change: on a core of its own it is what limits the rate.
+    Input with and without the comparison take turns in one process on one core, over the same JPEG shard as in
+    `run_input`, without a model. Processor time is compared: it limits the rate, and other processes hardly change
+    it.
     """
     job = jpeg_job(context.scratch / "check", pictures(NUM_PICTURES, **STORED), num_records=NUM_RECORDS, **READING)
     arguments = shlex.join(job.to_argv())
@@ -191,7 +192,7 @@ def run_check(context: Context) -> list[Figure]:
                 [worker.ask("epoch", arguments=arguments, checked=checked).result for checked in (True, False)]
             )
             context.say(f"an epoch: {pairs[-1][0]} µs with the check, {pairs[-1][1]} µs without")
-    cost = median(checked / alone - 1 for checked, alone in pairs[1:])  # the first round warms up
+    cost = median(checked / alone - 1 for checked, alone in pairs[1:])  # The first round is the warm-up.
     return [
         Figure(
             name="processor time of comparing contents", value=cost * 100, unit="% of the input's", at_most=MAX_CHECK
@@ -200,12 +201,12 @@ def run_check(context: Context) -> list[Figure]:
 
 
 def run_memory(context: Context) -> list[Figure]:
-    """Read the memory of a training every 50 steps: two ranks, JPEG shards, a small network.
+    """Measure the growth of a training's memory: two ranks, JPEG shards, a small network.
 
-    Every 50 steps an epoch ends, so everything that a long training does again and again is in it: reading, decoding,
-    steps, exchange, progress, evaluation, checkpoints, TensorBoard. Resident memory is read at the same place of
-    every epoch, before its first step; growth is the median slope over all pairs of readings (Theil and Sen), which a
-    single allocation that comes late does not move.
+    An epoch has 50 steps, so the measurement covers everything that a long training repeats: reading, decoding,
+    steps, exchange, progress, evaluation, checkpoints, TensorBoard. Resident memory is read before the first step of
+    every epoch. Growth is the median slope over all pairs of readings (Theil and Sen), which a single late allocation
+    does not change.
     """
     job = jpeg_job(
         context.scratch / "small",
@@ -233,6 +234,6 @@ def run_memory(context: Context) -> list[Figure]:
 
 
 def growth_over(readings: Sequence[int], *, epochs: int) -> float:
-    """Return the median slope over all pairs of readings, one for each epoch, times the epochs."""
+    """Return the median slope over all pairs of readings, of which each epoch has one, times ``epochs``."""
     pairs = itertools.combinations(enumerate(readings), 2)
     return epochs * median((later - earlier) / (j - i) for (i, earlier), (j, later) in pairs)

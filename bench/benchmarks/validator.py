@@ -1,8 +1,8 @@
-"""The validator against TensorFlow's readers on the same files, and against the SDK on the same blob.
+"""Compare the validator with TensorFlow's readers on the same files, and with the SDK on the same blob.
 
-The two take turns, with a warm page cache; figures are medians of five rounds, and a round in which other processes
-used the cores is repeated. For each record size, the fastest of several settings of TensorFlow is compared. Small
-records are also read as blobs are, without the library in C, which a deployed function app does not have.
+The two take turns, with a warm page cache. Figures are medians of five rounds; a round in which other processes used
+the cores is repeated. For each record size, the fastest of several settings of TensorFlow is compared. Small records
+are also read in ranges, as blobs are, and without the library in C, because a deployed function app does not have it.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from shared.record_framing import frame_record
 
 SHARDS: tuple[
     tuple[int, int, float, float], ...
-] = (  # bytes of a record, bytes of the shard, least ratios: framing and CRC, with schema
+] = (  # bytes of a record, bytes of the shard, minimum ratios: framing and CRC, with schema
     (256, 64 << 20, 1.0, 2.0),
     (3_072, 192 << 20, 2.0, 2.0),
     (110_000, 512 << 20, 5.0, 4.0),
 )
 VARIED_SHARDS: tuple[tuple[int, int, float | None], ...] = ((3_072, 192 << 20, 2.0), (110_000, 512 << 20, None))
-"""Median bytes of a record, bytes of the shard, least ratio with schema."""
+"""Median bytes of a record, bytes of the shard, minimum ratio with schema."""
 SMALL_BYTES = 4_096
 READERS: tuple[dict[str, Any], ...] = (
     {"do": "iterator"},
@@ -111,13 +111,13 @@ MAX_PEAK_MB = 150.0
 
 
 def blob_figures(context: Context) -> list[Figure]:
-    """Upload two shards to an own Azurite, and read them in turn."""
+    """Upload two shards to a separate Azurite, and read them in turns."""
     with running_azurite(context.scratch) as azurite:
         connection = azurite.connection_string(DATA_ACCOUNT)
         _upload(context, connection)
         context.say("blobs from Azurite")
         with Worker(context, context.python, "validator_ours", {"DataStorage": connection}) as worker:
-            helpers = [azurite.process.popen.pid]  # sending the content is part of what is measured
+            helpers = [azurite.process.popen.pid]  # The measured time includes sending the content.
             validated, read = undisturbed(
                 lambda: worker.ask("validate_blob", path=SMALL, helpers=helpers),
                 lambda: worker.ask("read_blob", path=SMALL, helpers=helpers),
@@ -138,7 +138,7 @@ def blob_figures(context: Context) -> list[Figure]:
 
 
 def _upload(context: Context, connection: str) -> None:
-    """Upload both shards block by block: a block consists of whole records, so any number of blocks is a shard."""
+    """Upload both shards block by block. A block consists of whole records, so any number of blocks is a shard."""
     block = write_shard(context.scratch, size=110_000, total_bytes=BLOCK_RECORDS_BYTES)
     content = block.path.read_bytes()
     block.path.unlink()
@@ -162,7 +162,7 @@ class ShardFile:
     """One shard of the benchmark."""
 
     size: int
-    """Bytes of the image in each record; with ``varied``, their median."""
+    """Bytes of the image in each record; for ``varied``, the median."""
     encoding: str
     """``raw``, ``jpeg``, or ``varied``: raw bytes of many lengths."""
     path: Path
@@ -180,7 +180,7 @@ def write_shard(folder: Path, *, size: int, total_bytes: int, encoding: str = "r
 
 
 def write_varied_shard(folder: Path, *, size: int, total_bytes: int) -> ShardFile:
-    """Write records whose images vary in length as photographs do: half are below ``size``, a few far above."""
+    """Write records with images of varied length, like photographs: half are below ``size``, a few far above."""
     chance = random.Random(_SEED)  # noqa: S311 - content that does not compress
     path = folder / f"validation-{size % 100_000:05d}-of-99999.tfrecord"
     with path.open("wb") as file:

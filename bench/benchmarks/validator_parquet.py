@@ -1,7 +1,7 @@
-"""The validator on Parquet against pyarrow, which reads the same file on one thread and does nothing with it.
+"""Compare the validator on Parquet with pyarrow, which reads the same file on one thread and discards it.
 
-The two take turns in one process, with a warm page cache; figures are ratios of medians of processor time. Time and
-memory of the process that decodes for the validator count as the validator's.
+The two take turns in one process, with a warm page cache; figures are ratios of medians of processor time. The
+validator's time and memory include those of its decoding process.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def _ratio(context: Context, path: Path, table: str) -> Figure:
         rounds = [
             (worker.ask("validate", path=str(path), table=table).result, worker.ask("read", path=str(path)).result)
             for _ in range(1 + MIN_SAMPLES)
-        ][1:]  # the first one starts the process that decodes
+        ][1:]  # The first validation starts the decoding process.
     return Figure(
         name=f"{table}: processor time against pyarrow's reading",
         value=median([ours for ours, _ in rounds]) / median([theirs for _, theirs in rounds]),
@@ -101,4 +101,4 @@ WRITERS: dict[str, Callable[[Path, int], None]] = {
     "images": _write_images,
     "texts": _write_texts,
 }
-"""pyarrow's defaults: Snappy, dictionaries, pages of 1 MB or of 1,024 images."""
+"""With pyarrow's defaults: Snappy, dictionaries, pages of 1 MB or of 1,024 images."""

@@ -1,8 +1,8 @@
 """A gate in the training loop: the benchmark decides when a rank takes its next steps.
 
 A rank connects to the benchmark's socket, introduces itself, and waits. It then receives a number of steps, takes
-them, reports how long they took by its own clocks, and waits again. So several trainings can be loaded at once and
-take turns of a few seconds: a machine that slows down slows all of them.
+them, reports their duration by its own clocks, and waits again. Several trainings can thus be loaded at once and
+take turns of a few seconds, so that a slowdown of the machine affects all of them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 def open_gate() -> tuple[Gate, JobArguments]:
-    """Read the command line: bind this process to its core; return its gate and the training's own arguments."""
+    """Read the command line and bind this process to its core; return its gate and the training's own arguments."""
     parser = argparse.ArgumentParser(allow_abbrev=False)
     parser.add_argument("--gate", required=True, help="path of the benchmark's socket")
     parser.add_argument("--cores", required=True, help="cores of the ranks, one for each, separated by commas")
@@ -39,7 +39,7 @@ class Gate:
     def __init__(self, path: str, cores: Sequence[int]) -> None:
         """Bind this rank to a core, before libraries start threads, which inherit the binding.
 
-        mpirun's --bind-to would count the hardware threads of virtual machines differently on each of them.
+        `mpirun --bind-to` counts hardware threads differently on different virtual machines.
         """
         self._rank = int(os.environ.get("OMPI_COMM_WORLD_RANK", "0"))
         os.sched_setaffinity(0, {cores[self._rank % len(cores)]})
@@ -65,7 +65,7 @@ class Gate:
         self._send({"rank": self._rank, "process_id": os.getpid(), **facts})
 
     def pass_one(self) -> None:
-        """Return when the next step may be taken; end the process where the benchmark has ended."""
+        """Wait until the next step may be taken; end the process if the benchmark has ended."""
         if self._left == 0:
             if self._began is not None:
                 self._report(self._began, read(self._cores))
@@ -91,7 +91,7 @@ class Gate:
 
 
 class Gated(Generic[T]):
-    """Batches behind a gate, which is passed before each batch."""
+    """Batches behind a gate: each one waits at the gate."""
 
     def __init__(self, batches: Iterator[T], gate: Gate) -> None:
         self._batches = batches

@@ -1,8 +1,8 @@
-"""One rank of Horovod's synthetic benchmark for TensorFlow 2, rewritten: what a user would otherwise run.
+"""One rank of Horovod's synthetic benchmark for TensorFlow 2, rewritten.
 
 The steps are those of ``examples/tensorflow2/tensorflow2_synthetic_benchmark.py`` in Horovod's repository: a model of
 keras.applications in training mode on one random batch, `hvd.DistributedGradientTape`, plain SGD at 0.01, variables
-broadcast after the first step. It needs Keras 2. Nothing is set that a user would have to know of.
+broadcast after the first step. It needs Keras 2. It uses default settings only.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _LEARNING_RATE = 0.01
 
 
 def main() -> None:
-    """Train for as long as the benchmark asks for steps."""
+    """Train as long as the benchmark requests steps."""
     gate, arguments = open_gate()
     os.environ["TF_USE_LEGACY_KERAS"] = "1"
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
@@ -45,7 +45,7 @@ def main() -> None:
             hvd.broadcast_variables(optimizer.variables, root_rank=0)
 
     step(first=True)
-    step(first=False)  # both are traced before the first timed step
+    step(first=False)  # Trace both before the first timed step.
     gate.introduce(world_size=hvd.size())
     while True:
         gate.pass_one()

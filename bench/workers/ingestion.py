@@ -1,4 +1,4 @@
-"""A server that takes items for Application Insights, in a process of its own, and drops them."""
+"""A server, in a process of its own, that accepts items for Application Insights and discards them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def running_ingestion(context: Context) -> Iterator[str]:
 
 class _Ingestion(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
-        """Say that every item was accepted."""
+        """Respond that every item was accepted."""
         body = self.rfile.read(int(self.headers["Content-Length"]))
         items = json.loads(gzip.decompress(body) if self.headers.get("Content-Encoding") == "gzip" else body)
         answer = json.dumps({"itemsReceived": len(items), "itemsAccepted": len(items), "errors": []}).encode()
@@ -47,7 +47,7 @@ class _Ingestion(BaseHTTPRequestHandler):
 
 
 def main() -> None:
-    """Print the address, and serve until the process is ended."""
+    """Print the address, and serve until the process is terminated."""
     with ThreadingHTTPServer(("127.0.0.1", 0), _Ingestion) as server:
         print(f"http://127.0.0.1:{server.server_port}", flush=True)
         server.serve_forever()

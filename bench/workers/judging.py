@@ -1,8 +1,8 @@
-"""A worker that judges shards as the function app does, and one that only makes the same requests.
+"""Workers of the ledger benchmark: one judges shards as the function app does, one only makes its requests.
 
-The ledger benchmark sends commands. ``judge`` runs the app's own step on its own adapters, built by its own
-composition root from app settings. ``request`` makes the requests of judging a shard with the SDK clients and nothing
-else: its throughput is what this Azurite gives to one Python process.
+The benchmark sends commands. ``judge`` runs the app's own step with its own adapters, built by its own composition
+root from app settings. ``request`` only makes the requests of judging a shard, with the SDK clients: its throughput
+is the maximum that one Python process gets from this Azurite.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ TABLES = {
 
 
 def claim(path: str) -> int:
-    """Claim the size of a split, as its first shard does; return it."""
+    """Claim the size of a split, as for its first shard; return the size."""
     place = shard_place(path, SERVICES.pipelines)
     return SERVICES.ledger.claim_split_size(place.dataset_version, place.shard.split, place.shard.num_shards)
 
 
 def judge(paths: Sequence[str], threads: int, size_bytes: int) -> int:
-    """Handle one upload event per path of a blob of this size; return their number."""
+    """Handle one upload event per path, for blobs of this size; return their number."""
     messages = [_message(path, size_bytes) for path in paths]
     return _all(_handle, messages, threads)
 
 
 def request(paths: Sequence[str], threads: int, like: str) -> int:
-    """Make the requests of judging shards, with rows as large as that of the judged shard ``like``."""
+    """Make the requests of judging shards, with rows as large as the row of the judged shard ``like``."""
     row, entry = _row(like), SERVICES.ledger.history(like)[-1]
     return _all(lambda path: _requests(path, row, entry), paths, threads)
 

@@ -1,7 +1,7 @@
-"""The same training as `bench.workers.training` with nothing of ours around it: Keras' own `fit`.
+"""The same training as `bench.workers.training`, with Keras' own `fit` and none of Landfall's code around it.
 
-Same model, same batches, same optimizer, same precision, same XLA setting, one process, no Horovod. Silent, for
-its progress bar would cost it time.
+Model, batches, optimizer, precision and XLA setting are the same; there is one process and no Horovod. `fit` runs
+silently, because its progress bar would take time.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from training_job.job import prepare
 
 
 def main() -> None:
-    """Train for as long as the benchmark asks for steps."""
+    """Train as long as the benchmark requests steps."""
     gate, arguments = open_gate()
     job = prepare(arguments, 1)
     process_environment.set_for(arguments, Path(arguments.report))
@@ -40,7 +40,7 @@ def main() -> None:
     )
 
     class PassGate(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
-        """Asks before every step."""
+        """A Keras callback that waits at the gate before every step."""
 
         def on_train_batch_begin(self, batch: int, logs: dict[str, Any] | None = None) -> None:
             """Wait at the gate."""

@@ -1,4 +1,4 @@
-"""The input of one rank as a worker of the benchmark: one epoch is read, decoded and augmented, without a model."""
+"""A worker that reads, decodes and augments the input of one rank for one epoch, without a model."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from training_job.job import Job, prepare
 
 @cache
 def opened(arguments: str) -> tuple[Job, Inputs]:
-    """Open the job of a command line; what its own check finds is waited for, so that it is in no measurement."""
+    """Open the job of a command line, and wait for its check of the contents, which would disturb measurements."""
     job = prepare(JobArguments.from_argv(shlex.split(arguments)), 1)
     inputs = open_inputs(job, 0, 1)
     if inputs.check is not None:
@@ -26,10 +26,10 @@ def opened(arguments: str) -> tuple[Job, Inputs]:
 
 
 def epoch(arguments: str, *, checked: bool) -> int:
-    """Read an epoch; return the microseconds of processor time of all threads."""
+    """Read an epoch; return the processor time of all threads in microseconds."""
     job, inputs = opened(arguments)
     began = time.process_time_ns()
-    paths = dict(inputs.suspects(0)[:1])  # the shard of the training split: the only one that is read here
+    paths = dict(inputs.suspects(0)[:1])  # the training split's only shard
     check = (
         ContentCheck(list(paths), lambda shard: check_shard(shard, paths[shard], job.manifest.data_format))
         if checked

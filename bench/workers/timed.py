@@ -1,8 +1,8 @@
 """The loop of a worker process: one request per line, answered with its time and the share of other processes.
 
-Two ranks on two cores have no idle core, one rank has. Other work therefore slows two ranks and not one, and a busy
-machine looks like poor scaling. Samples are discarded by the share of the cores' time that other processes, or the
-hypervisor, used meanwhile, never by the measured time.
+One rank leaves the second core idle, two ranks do not. Other work on the machine therefore slows only two ranks,
+which looks like poor scaling. Samples are discarded by the share of the cores' time that other processes or the
+hypervisor used during the sample, never by the measured time.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _BUSY_FIELDS = (0, 1, 2, 5, 6, 7)
 
 
 def serve(what: Mapping[str, Callable[..., int]]) -> None:
-    """Answer each line ``{"do": name, …arguments}`` with its wall time, the others' share, and what it returned.
+    """Answer each line ``{"do": name, …arguments}`` with its wall time, the others' share and the result.
 
-    ``helpers`` are ids of processes whose work belongs to the request, so it is not that of others.
+    ``helpers`` are ids of processes that work for the request; their time does not count as the others'.
     """
     cores = sorted(os.sched_getaffinity(0))
     for line in sys.stdin:
@@ -52,7 +52,7 @@ class Reading:
     own_cpu_s: float
     """User and system time of this process."""
     busy_s: float
-    """Time that the watched cores were busy with any process."""
+    """Time for which the watched cores were busy with any process."""
 
 
 def read(cores: Collection[int]) -> Reading:
@@ -61,7 +61,7 @@ def read(cores: Collection[int]) -> Reading:
 
 
 def busy_s(cores: Collection[int], stat: Path = Path("/proc/stat")) -> float:
-    """Return the seconds since boot that these cores were busy, with a resolution of 0.01 s per core."""
+    """Return the seconds since boot for which these cores were busy, with a resolution of 0.01 s per core."""
     wanted = {f"cpu{core}" for core in cores}
     rows = (line.split() for line in stat.read_text(encoding="utf-8").splitlines())
     ticks = sum(int(row[1 + field]) for row in rows if row and row[0] in wanted for field in _BUSY_FIELDS)
@@ -75,5 +75,5 @@ def cpu_s(pid: int) -> float:
 
 
 def others_share(*, wall_s: float, busy_s: float, own_cpu_s: float, num_cores: int) -> float:
-    """Return the share of the cores' time that others used; at least 0, although the clocks are coarse."""
+    """Return the share of the cores' time that others used; at least 0, because the clocks are coarse."""
     return max(0.0, (busy_s - own_cpu_s) / (wall_s * num_cores))

@@ -1,7 +1,7 @@
-"""One rank of a training that a benchmark measures: the training job's own loop, whose batches pass a gate.
+"""One rank of a measured training: the training job's own loop, whose batches wait at a gate.
 
-Everything besides is what `python -m training_job.train` does with the same arguments: the process environment, the
-data, the model, the compiled step, progress, metrics, checkpoints.
+Everything else is as in `python -m training_job.train` with the same arguments: the process environment, the data,
+the model, the compiled step, progress, metrics and checkpoints.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ class GatedData:
     gate: Gate
 
     def training_epoch(self, epoch: int, skip_steps: int = 0) -> Any:
-        """Return an epoch's batches."""
+        """Return an epoch's batches, behind the gate."""
         return Gated(iter(self.data.training_epoch(epoch, skip_steps)), self.gate)
 
     def evaluation(self) -> Any:
-        """Return the split's batches, not counted."""
+        """Return the split's batches, without the gate."""
         return self.data.evaluation()
 
 
 def main() -> None:
-    """Train for as long as the benchmark asks for steps."""
+    """Train as long as the benchmark requests steps."""
     gate, arguments = open_gate()
     job = prepare(arguments, process_environment.launched_world_size())
     process_environment.set_for(arguments, Path(arguments.report))

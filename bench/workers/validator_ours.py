@@ -1,4 +1,4 @@
-"""Landfall's validator as a worker of the validator benchmark: local files, and blobs in Azurite."""
+"""Landfall's validator as a worker of the validator benchmark, on local files and on blobs in Azurite."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ ANY_IMAGE = FeatureSpec(name="image", kind="bytes")
 
 
 def framing(path: str) -> int:
-    """Check both CRCs of every record, and take the CRC of the content; return the records."""
+    """Check both CRCs of every record, and compute the CRC of the content; return the number of records."""
     with LocalFileSource(Path(path)) as source:
         return _num_records(source, None)
 
 
 class ByRanges:
-    """A file that is read as blobs are: by ranges, in chunks of the same size, and not by the library in C."""
+    """A file that is read like a blob: by ranges, in chunks of the same size, and not by the library in C."""
 
     def __init__(self, file: LocalFileSource) -> None:
         self.name, self.size_bytes, self.read = file.name, file.size_bytes, file.read
 
 
 def schema(path: str, size: int, encoding: str, *, by_ranges: bool = False) -> int:
-    """Check also two features of every example; return the records."""
+    """Check two features of every example, too; return the number of records."""
     if encoding == "raw":
         image = FeatureSpec(name="image", kind="bytes", encoding="raw", dtype="uint8", shape=(size,))
     elif encoding == "varied":
@@ -47,12 +47,12 @@ def schema(path: str, size: int, encoding: str, *, by_ranges: bool = False) -> i
 
 
 def validate_blob(path: str) -> int:
-    """Validate a blob as the function app does; return its records."""
+    """Validate a blob as the function app does; return its number of records."""
     return _num_records(blob_source(path), DataRequirements(features=(ANY_IMAGE, LABEL)))
 
 
 def blob_source(path: str) -> ShardSource:
-    """Return a blob as the function app reads it."""
+    """Return a blob as the source that the function app reads."""
     from function_app.adapters.blobs import BlobShardStore
 
     store = BlobShardStore(_connection(), CONTAINER)
@@ -72,7 +72,7 @@ def read_blob(path: str) -> int:
 
 
 def peak(process: int | str = "self") -> int:
-    """Return the peak of a process's resident memory, in bytes (VmHWM, proc(5))."""
+    """Return the peak resident memory of a process in bytes (VmHWM, proc(5))."""
     lines = Path(f"/proc/{process}/status").read_text(encoding="ascii").splitlines()
     return next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM:"))
 

@@ -39,7 +39,7 @@ def read(path: str) -> int:
 
 
 def peak_of_both() -> int:
-    """Return the peak of the resident memory of this process and of the one that decodes, in bytes."""
+    """Return the peak resident memory of this process and of the decoding process, in bytes."""
     return peak() + sum(map(peak, idle_decoders()))
 
 
@@ -51,7 +51,7 @@ def _validate(source: ShardSource, table: str) -> None:
 
 
 def _timed(work: Callable[[], object]) -> int:
-    """Return the processor time of this process and of the one that decodes."""
+    """Return the processor time of this process and of the decoding process."""
     before = time.process_time() + sum(map(cpu_s, idle_decoders()))
     work()
     return round((time.process_time() + sum(map(cpu_s, idle_decoders())) - before) * 1e6)

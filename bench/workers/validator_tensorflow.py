@@ -1,4 +1,4 @@
-"""TensorFlow's readers as a worker of the validator benchmark, with the settings that it tries."""
+"""TensorFlow's readers as a worker of the validator benchmark."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ FEATURES = {"image": tf.io.FixedLenFeature([], tf.string), "label": tf.io.FixedL
 
 
 def iterator(path: str) -> int:
-    """tf_record_iterator: both CRCs, one record at a time."""
+    """Read with `tf_record_iterator`: both CRCs, one record at a time."""
     return sum(1 for _ in tf.compat.v1.io.tf_record_iterator(path))
 
 
 def dataset(path: str, batch: int, buffer_bytes: int) -> int:
-    """tf.data, in batches, prefetched; a batch of 1 is none."""
+    """Read with tf.data, prefetched; a ``batch`` of 1 means no batches."""
     records = tf.data.TFRecordDataset([path], buffer_size=buffer_bytes)
     if batch > 1:
         records = records.batch(batch)
@@ -23,7 +23,7 @@ def dataset(path: str, batch: int, buffer_bytes: int) -> int:
 
 
 def parse(path: str, batch: int) -> int:
-    """tf.io.parse_example over batches, prefetched."""
+    """Read and parse batches with `tf.io.parse_example`, prefetched."""
     batches = tf.data.TFRecordDataset([path], buffer_size=8 << 20).batch(batch)
     parsed = batches.map(lambda records: tf.io.parse_example(records, FEATURES), num_parallel_calls=tf.data.AUTOTUNE)
     return sum(int(tf.size(examples["label"])) for examples in parsed.prefetch(tf.data.AUTOTUNE))

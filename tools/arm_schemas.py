@@ -1,8 +1,10 @@
-"""Trim published ARM schemas to what a folder of Bicep uses: `python -m tools.arm_schemas SCHEMAS > OUTPUT`.
+"""Trim published ARM schemas to the types that a folder of Bicep uses.
 
-SCHEMAS holds files of github.com/Azure/azure-resource-manager-schemas as `<API version>/<provider>.json`. Every
-object keeps the names of all its members, and those members that the Bicep uses keep their own schema. Unions keep
-one case for each value of the member that tells them apart.
+Usage: `python -m tools.arm_schemas SCHEMAS > OUTPUT`.
+
+SCHEMAS contains files of github.com/Azure/azure-resource-manager-schemas as `<API version>/<provider>.json`. Every
+object keeps the names of all its members; the members that the Bicep uses keep their schemas too. Unions keep one
+case for each value of their discriminator.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ Schema = dict[str, Any]
 KEPT = ("enum", "pattern", "minLength", "maxLength", "minimum", "maximum")
 SECTIONS = [f"{scope}resourceDefinitions" for scope in ("", "subscription_", "extension_", "unknown_")]
 REQUIRED = ("Required. ", "[Required] ")
-"""How a description says that a member is required although the schema's list lacks it."""
+"""Phrase in the description of a member that is required although the schema's list lacks it."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -59,7 +61,7 @@ class _Trimmer:
         self._definitions = definitions
 
     def trim(self, schema: Schema, used: list[Any]) -> Schema:
-        """Return what the values that are used at this place need."""
+        """Return the part of a schema that the values used at this place need."""
         used = list(_options(used))
         schema = self._resolved(schema)
         flat, cases = self._flat(schema)
@@ -106,7 +108,7 @@ class _Trimmer:
                 return schema
 
     def _flat(self, schema: Schema) -> tuple[Schema, dict[str, Schema]]:
-        """Return members and required members with those of all parts, and the cases by the tag's value."""
+        """Return all members and required members, including those of all parts, and the cases by the tag's value."""
         schema = self._resolved(schema)
         properties = dict(schema.get("properties", {}))
         said = {name for name, one in properties.items() if one.get("description", "").startswith(REQUIRED)}
@@ -132,7 +134,7 @@ class _Trimmer:
         flat = self._flat(branch)[0]
         for name in sorted(flat["required"]):
             schema = self._resolved(flat["properties"].get(name, {}))
-            pattern = re.fullmatch(r"\^\.\*/(\w+)\$", schema.get("pattern", ""))  # one name, after the parent's
+            pattern = re.fullmatch(r"\^\.\*/(\w+)\$", schema.get("pattern", ""))  # the last segment of the name
             const = [schema["const"]] if "const" in schema else [pattern[1]] if pattern else []
             values = schema.get("enum", const)
             if len(values) == 1:

@@ -1,4 +1,4 @@
-"""Reads Bicep with tree-sitter: declarations, and their bodies as dictionaries in which expressions stay text."""
+"""Read Bicep with tree-sitter: declarations, with their bodies as dictionaries in which expressions stay text."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Expression:
-    """What only a deployment can compute; ``options`` are the values that it may have, as far as they are stated."""
+    """An expression that only a deployment can compute; ``options`` are its possible values, if they are stated."""
 
     text: str
     options: tuple[Any, ...] = ()
@@ -50,18 +50,18 @@ class Declaration:
 
     @property
     def existing(self) -> bool:
-        """Whether the resource is only referred to."""
+        """Whether the resource is only referenced, not deployed."""
         return any(child.type == "existing" for child in self.node.children)
 
     @property
     def loop(self) -> Any:
-        """What a loop runs over, None without one."""
+        """The expression that the loop iterates over, None if there is no loop."""
         body = self.node.named_children[-1]
         return self.file.value(body.named_children[1]) if body.type == "for_statement" else None
 
     @property
     def condition(self) -> str:
-        """The condition's text, empty without one."""
+        """The text of the condition, empty if there is none."""
         body = self.node.named_children[-1]
         return self.file.text(body.named_children[0])[1:-1] if body.type == "if_statement" else ""
 
@@ -85,7 +85,7 @@ class BicepFile:
 
     @cached_property
     def declarations(self) -> list[Declaration]:
-        """All declarations, resources within resources included."""
+        """All declarations, including resources within resources."""
         found: list[Declaration] = []
         decorators: dict[str, Any] = {}
         for node in self.tree.root_node.named_children:
@@ -97,11 +97,11 @@ class BicepFile:
         return found
 
     def of(self, kind: str) -> dict[str, Declaration]:
-        """Return the declarations of a kind by name; of resources those at the top only."""
+        """Return the declarations of a kind by name; only top-level resources."""
         return {one.name: one for one in self.declarations if one.kind == kind and one.owner is None}
 
     def resources(self) -> list[Declaration]:
-        """Return the resources that are deployed, not those that are only referred to."""
+        """Return the resources that are deployed, without those that are only referenced."""
         return [one for one in self.declarations if one.kind == "resource" and not one.existing]
 
     def text(self, node: Node) -> str:
@@ -109,7 +109,7 @@ class BicepFile:
         return self.source[node.start_byte : node.end_byte].decode()
 
     def value(self, node: Node) -> Any:
-        """Return a value: literals as Python's, variables by their value, everything else as an Expression."""
+        """Return a value: literals as Python values, variables by their value, everything else as an Expression."""
         read: dict[str, Callable[[], Any]] = {
             "string": lambda: self._string(node),
             "number": lambda: int(self.text(node)),
@@ -197,7 +197,7 @@ def read_files(folder: Path) -> dict[str, BicepFile]:
 
 @cache
 def _read(name: str, source: bytes) -> BicepFile:
-    """Return the same object for the same content, so that it is parsed once."""
+    """Return a parsed file. The cache returns the same object for the same content."""
     return BicepFile(name, source)
 
 
@@ -207,7 +207,7 @@ def all_resources(files: Mapping[str, BicepFile], kind: str) -> list[Declaration
 
 
 def member(one: Declaration, path: str) -> Any:
-    """Return a value in a resource's body, None if there is none; of an expression its text."""
+    """Return a value in a resource's body, None if there is none. For an expression, return its text."""
     value = one.body
     for name in path.split("."):
         value = value.get(name) if isinstance(value, dict) else None
@@ -215,7 +215,7 @@ def member(one: Declaration, path: str) -> Any:
 
 
 def expected(one: Declaration, wanted: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the members that differ from what they must be."""
+    """Yield the members that differ from the expected values."""
     for path, value in wanted.items():
         if (found := member(one, path)) != value:
             yield f"{one.place}: {one.name}.{path} must be {value!r}, and is {found!r}"

@@ -1,4 +1,4 @@
-"""Check the rules of this tree that no linter knows: `python -m tools.check_tree [--all]`.
+"""Check this tree for rules that no linter covers: `python -m tools.check_tree [--all]`.
 
 Prints every breach as `path:line: problem` and exits with 1 if there is one. A rule that is switched off is checked
 with `--all`, which prints how many breaches each rule has.
@@ -25,9 +25,9 @@ PRODUCT = (
     *("function_app", "function_app.py", "shared", "shard_validation", "horovod_lint", "training_job"),
     *("local_azure", "cli", "bench", "tools"),
 )
-"""Folders of the product; the rules on small files and on class names are for them."""
+"""Folders of the product, to which the rules on small files and on class names apply."""
 WORD_LIST = {"tools/words.py", "tests/unit/tools/test_words.py", "tests/unit/tools/test_check_tree.py"}
-"""Files that have to name the words that are not used."""
+"""Files that must contain the unwanted words."""
 UNTRACKED = (".landfall/", "bench/results/", "keras/keras_mnist.py", "tensorflow/tensorflow_keras_mnist.py")
 """Paths that pages may name although git does not track them; the last two are examples in Horovod's repository."""
 
@@ -36,14 +36,14 @@ MAX_PYTHON_LINES = 500
 MAX_FUNCTION_LINES = 40
 MAX_MODULES = 15
 MAX_TEST_MODULES = 25
-"""For folders of tests, which have a module per port, scenario or double."""
+"""For test folders, which have a module per port, scenario or double."""
 SMALL_LINES = 40
 MAX_SMALL_SHARE = 0.10
 
 UNFINISHED_WORK = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X|HA" r"CK)\b")
 BARE_SUPPRESSION = re.compile(r"#\s*(noqa|type:\s*ignore)\s*$")
 UNEXPLAINED_RISK = re.compile(r"#\s*no" r"qa:[\sA-Z0-9,]*\bS\d{3}[\sA-Z0-9,]*$")
-"""An exception from a security rule, with nothing behind it."""
+"""An exception from a security rule, without a reason after it."""
 MACHINE_PATH = re.compile(r"(?<![\w.$}/-])/(root|work|home/\w+|Users/\w+|tmp/w)/")
 REGISTRY_HOST = re.compile(
     r"https?://(?:[\w-]+\.)*(?:pypi\.org|pythonhosted\.org|registry\.npmjs\.org|[\w.-]*artifactory)"
@@ -74,7 +74,7 @@ class File:
 
     @property
     def is_prose(self) -> bool:
-        """Whether it is a page, a commented file of settings, or a script with comments, all of which users read."""
+        """Whether users read its text: a page, a settings file with comments, or a script with comments."""
         return (
             self.is_page or self.path.startswith("pipelines/") or self.path == "Makefile" or self.path[-3:] == ".sh"
         )
@@ -104,7 +104,7 @@ class Breach:
     problem: str
 
     def __str__(self) -> str:
-        """Return the breach in the form that editors can follow."""
+        """Return `path:line: problem`, which editors can open."""
         return f"{self.path}:{self.line}: {self.problem}"
 
 
@@ -215,7 +215,7 @@ def full_folders(files: Sequence[File]) -> Iterator[Breach]:
 
 
 def small_files(files: Sequence[File]) -> Iterator[Breach]:
-    """Find small product files, markers of packages among them, if there are too many of them."""
+    """Find small product files, including package markers, if there are too many of them."""
     product = [file for file in files if file.is_product]
     small = [file for file in product if file.num_lines < SMALL_LINES]
     if len(small) > MAX_SMALL_SHARE * len(product):
@@ -236,21 +236,21 @@ def repeated_class_names(files: Sequence[File]) -> Iterator[Breach]:
 
 
 def words_in_names(files: Sequence[File]) -> Iterator[Breach]:
-    """Find words that are not used in names."""
+    """Find unwanted words in names."""
     for file in _word_files(files):
         for line, problem in words.name_words(PurePosixPath(file.path).stem, file.tree):
             yield Breach(file.path, line, problem)
 
 
 def words_in_code(files: Sequence[File]) -> Iterator[Breach]:
-    """Find words that are not used in docstrings, texts and comments."""
+    """Find unwanted words in docstrings, texts and comments."""
     for file in _word_files(files):
         for line, problem in words.python_words(file.text, file.tree):
             yield Breach(file.path, line, problem)
 
 
 def words_in_pages(files: Sequence[File]) -> Iterator[Breach]:
-    """Find words that are not used in pages."""
+    """Find unwanted words in pages."""
     for file in files:
         if file.is_prose and not file.is_python:
             yield from (Breach(file.path, line, problem) for line, problem in words.page_words(file.text))
@@ -268,7 +268,7 @@ def missing_paths(files: Sequence[File]) -> Iterator[Breach]:
 
 
 def unlisted_pages(files: Sequence[File]) -> Iterator[Breach]:
-    """Find pages in docs/ to which neither README.md nor docs/architecture.md leads."""
+    """Find pages in docs/ without a link in README.md or docs/architecture.md."""
     pages = {file.path: file.text for file in files if file.is_page}
     named = {f"docs/{name}" for name in PAGE_OF_README.findall(pages.get("README.md", ""))}
     named |= {f"docs/{name}" for name in PAGE_BESIDE.findall(pages.get("docs/architecture.md", ""))}
@@ -300,7 +300,7 @@ RULES: dict[str, Callable[[Sequence[File]], Iterator[Breach]]] = {
     "unlisted-pages": unlisted_pages,
 }
 OFF: set[str] = set()
-"""Rules that the tree does not keep yet; a new rule starts here."""
+"""Rules that the tree does not follow yet; a new rule starts here."""
 
 
 if __name__ == "__main__":

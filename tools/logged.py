@@ -13,11 +13,11 @@ TAIL_LINES = 20
 
 
 class SetupError(Exception):
-    """Set-up failed; the message names the step and contains the path and the last lines of its log."""
+    """Set-up failed; the message names the step, and contains its log's path and last lines."""
 
 
 def say(line: str) -> None:
-    """Print one line of progress without buffering."""
+    """Print one line of progress and flush it."""
     print(f"setup: {line}", file=sys.stderr, flush=True)
 
 
@@ -42,7 +42,7 @@ def run_logged(what: str, command: Sequence[str], *, log: Path, cwd: Path, env: 
 
 
 def tail(log: Path) -> str:
-    """Return the last lines of a log, indented, without pip's remarks on missing package locations."""
+    """Return the last lines of a log, indented, without pip's warnings about missing package locations."""
     lines = log.read_text(errors="replace").splitlines()
     relevant = [line for line in lines if not line.startswith("WARNING: Location")]
     return "\n".join(f"    {line}" for line in relevant[-TAIL_LINES:])
@@ -57,6 +57,6 @@ def _wait(what: str, process: subprocess.Popen[bytes], log: Path) -> int:
             except subprocess.TimeoutExpired:
                 say(f"{what}: {time.monotonic() - started:.0f} s so far (log: {log})")
     finally:
-        if process.poll() is None:  # interrupted: the child must not outlive us
+        if process.poll() is None:  # if interrupted, end the child too
             process.terminate()
             process.wait()

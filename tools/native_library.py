@@ -1,6 +1,6 @@
-"""Build the validator's optional native library beside its source, once for each version of the source.
+"""Build the validator's optional native library in the folder of its source, once for each version of the source.
 
-It checks records faster than Python; where it is missing (another processor), Python checks all of them.
+The library checks records faster than Python. Without it (on another processor), Python checks all records.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from tools.logged import run_logged, say
 
 SOURCE = ROOT / "shard_validation" / "tfrecord" / "sound_records.c"
 COMPILE = ("gcc", "-std=gnu11", "-O3", "-fPIC", "-shared")
-"""Without warnings, which differ between compilers; a test compiles with them."""
+"""Compiler warnings are not enabled here, because they differ between compilers; a test enables them."""
 
 
 def build(source: Path = SOURCE) -> None:
-    """Build the library unless this version was built before. Raises SetupError with the compiler's output."""
+    """Build the library unless this version is already built. Raises SetupError with the compiler's output."""
     if platform.machine().lower() not in {"x86_64", "amd64"}:
         return
     library = library_of(source)
@@ -38,9 +38,9 @@ def build(source: Path = SOURCE) -> None:
 
 
 def library_of(source: Path) -> Path:
-    """Return where shard_validation/tfrecord/native.py looks for the library.
+    """Return the path at which shard_validation/tfrecord/native.py looks for the library.
 
-    It computes the same path; it cannot be imported here, before the packages it needs are installed.
+    That module computes the same path, but cannot be imported here, before the packages that it needs are installed.
     """
     digest = hashlib.sha256(source.read_bytes()).hexdigest()[:16]
     return source.with_name(f"_{source.stem}-{sys.platform}-{digest}.so")

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))  # the tools run from any folder
+sys.path.insert(0, str(ROOT))  # so that the tool runs from any folder
 
 import click  # noqa: E402 (needs the path above)
 
@@ -30,7 +30,7 @@ PIPELINES_PAGE = ROOT / "docs" / "pipelines.md"
 STATES_PAGE = ROOT / "docs" / "states.md"
 CLI_PAGE = ROOT / "docs" / "cli.md"
 MAX_DEFAULT_CHARS = 60
-"""Longer defaults belong to whole sections, whose fields show their own."""
+"""Longer defaults are not shown: they belong to whole sections, whose fields show their defaults."""
 OTHER_SECTIONS = (
     DriftPolicy,
     ImagePolicy,
@@ -48,7 +48,7 @@ OTHER_SECTIONS = (
     registration.Compare,
     registration.Requirement,
 )
-"""Sections that are not defined beside `Pipeline`."""
+"""Sections that are not defined in the module of `Pipeline`."""
 OUR_PACKAGES = ("function_app", "shard_validation", "shared")
 
 PIPELINES_HEAD = """# Pipeline files
@@ -237,12 +237,12 @@ def main() -> int:
 
 
 def cli_page() -> str:
-    """Return the page of the command line: the help of every command, as a terminal of 100 columns shows it."""
+    """Return the command-line page: the help of every command, as in a terminal with 100 columns."""
     return CLI_HEAD + "".join(f"\n## {name}\n\n```text\n{text}\n```\n" for name, text in helps(landfall, "landfall"))
 
 
 def helps(command: click.Command, name: str, above: click.Context | None = None) -> Iterator[tuple[str, str]]:
-    """Yield the name and the help of a command, then those of its subcommands."""
+    """Yield the name and the help of a command, and then of its subcommands."""
     context = click.Context(command, info_name=name, parent=above, **command.context_settings)
     context.terminal_width = 100
     yield context.command_path, command.get_help(context)
@@ -282,13 +282,13 @@ def pipeline_fields() -> Iterator[tuple[str, str, str, str]]:
 
 
 def cluster_fields() -> Iterator[tuple[str, str, str, str]]:
-    """Yield the same of every field of a cluster."""
+    """Yield path, type, default and meaning of every field of a cluster."""
     schema = clusters.Cluster.model_json_schema()
     yield from _fields("NAME.", schema, schema["$defs"], "Cluster")
 
 
 def price_fields() -> Iterator[tuple[str, str, str, str]]:
-    """Yield the same of every field of prices.yaml."""
+    """Yield path, type, default and meaning of every field of prices.yaml."""
     schema = prices.Prices.model_json_schema()
     yield from _fields("", schema, schema["$defs"], "Prices")
 
@@ -368,7 +368,7 @@ def _code(value: Any) -> str:
 
 
 def _docstrings(name: str) -> dict[str, str]:
-    """Return the docstrings of the fields of a section, with those of the classes that it extends."""
+    """Return the docstrings of a section's fields, including inherited fields."""
     known = {each.__name__: each for each in OTHER_SECTIONS}
     found: dict[str, str] = {}
     for ancestor in reversed((known.get(name) or getattr(pipelines, name)).__mro__):

@@ -1,4 +1,4 @@
-"""Look for secrets in this tree and for known vulnerabilities of what it installs: `python -m tools.security`.
+"""Look for secrets in this tree and known vulnerabilities of its requirements: `python -m tools.security`.
 
 Security rules for the code itself are ruff's `S` rules, which pyproject.toml selects with all others.
 """
@@ -38,27 +38,27 @@ ALLOWED: Mapping[tuple[str, str], str] = {
     ("tests/unit/shard_validation/parquet/verdicts.json", "Hex High Entropy String"): "digests",
     ("tests/unit/shared/test_safe_text.py", "Basic Auth Credentials"): "shows that passwords are masked",
 }
-"""What looks like a secret and is none: path, the detector's name for it, and why it may stay."""
+"""Texts that only look like secrets: path, the detector's name, and why the text is allowed."""
 
 CLEAN = ROOT / ".landfall" / "files-without-secrets.txt"
-"""Digests of files in which nothing was found: a scan of all takes half a minute, and few change between two."""
+"""Digests of files without findings: scanning all files takes half a minute, and few change between scans."""
 
 LOCKS = (
     *("constraints.txt", "requirements-dev-host.txt", "training_job/environment/constraints.txt"),
     *("training_job/environment/constraints-cluster.txt", "training_job/environment/requirements-horovod.txt"),
 )
-"""All that is installed, here and on the cluster, with versions."""
+"""Everything that is installed, here and on the cluster, with versions."""
 ACCEPTED_ADVISORIES: Mapping[str, str] = {}
 """Ids of advisories that do not concern this project, and why."""
 DATABASE = "https://api.osv.dev/v1/query"
 MAX_AUDIT_S = 90
 NO_ANSWER = ("ConnectionError", "ServiceError", "Timeout", "SSLError", "ProxyError", "JSONDecodeError")
-"""What pip-audit says of a database that did not answer; it exits with 1, as after a finding."""
+"""Errors in pip-audit's output if its database does not respond; the exit status is 1, as after a finding."""
 
 
 def main() -> int:
     """Print every secret and every vulnerability; return 1 if there is one."""
-    audit = start_audit([ROOT / name for name in LOCKS])  # waits for the network while the files are read
+    audit = start_audit([ROOT / name for name in LOCKS])  # waits for the network during the scan
     breaches = list(secrets(tracked_files()[0]))
     vulnerable, word = finish_audit(audit)
     for line in [*breaches, *vulnerable]:
@@ -68,7 +68,7 @@ def main() -> int:
 
 
 def secrets(files: Sequence[File], *, clean: Path = CLEAN, processors: int = 2) -> Iterator[Breach]:
-    """Yield what looks like a secret and is not allowed; remember files without any in `clean`."""
+    """Yield findings that are not allowed; add files without findings to `clean`."""
     version = importlib.metadata.version("detect-secrets")
     digests = {file.path: _digest(version, file) for file in files}
     known = set(clean.read_text().split()) if clean.is_file() else set()
@@ -87,10 +87,10 @@ def _digest(version: str, file: File) -> str:
 
 
 def scan(paths: Sequence[str], processors: int = 2) -> dict[str, list[tuple[int, str]]]:
-    """Return the line and kind of each secret that a detector sees, by path relative to the repository."""
+    """Return the line and kind of each secret that a detector finds, by path relative to the repository."""
     collection = SecretsCollection(root=str(ROOT))
     with default_settings() as settings:
-        # Otherwise a comment in the line would silence a finding without a reason.
+        # Otherwise a comment in the line would suppress a finding without a reason.
         settings.disable_filters("detect_secrets.filters.allowlist.is_line_allowlisted")
         collection.scan_files(*paths, num_processors=processors)
     found: dict[str, list[tuple[int, str]]] = {}
@@ -101,7 +101,7 @@ def scan(paths: Sequence[str], processors: int = 2) -> dict[str, list[tuple[int,
 
 def start_audit(locks: Sequence[Path], database: str = DATABASE) -> subprocess.Popen[str]:
     """Start pip-audit on pinned requirements."""
-    # Not its default, the registry's own database: behind a mirror without one it skips all packages and says "none".
+    # Not pip-audit's default, the registry's database: with a mirror that lacks it, pip-audit skips all packages.
     command = [sys.executable, "-m", "pip_audit", "--vulnerability-service", "osv", "--osv-url", database]
     command += ["--format", "json", "--progress-spinner", "off", "--no-deps", "--disable-pip"]
     command += [word for lock in locks for word in ("--requirement", str(lock))]
@@ -110,7 +110,7 @@ def start_audit(locks: Sequence[Path], database: str = DATABASE) -> subprocess.P
 
 
 def finish_audit(audit: subprocess.Popen[str], max_s: float = MAX_AUDIT_S) -> tuple[list[str], str]:
-    """Return a line for each vulnerability, and what came of the audit in a few words."""
+    """Return a line for each vulnerability, and a summary of the audit."""
     try:
         answer, complaint = audit.communicate(timeout=max_s)
     except subprocess.TimeoutExpired:

@@ -1,6 +1,6 @@
-"""Prepare what `make demo` and `make test` need; quick if nothing has changed: `python3.11 -m tools.setup`.
+"""Prepare everything for `make demo` and `make test`, quickly if nothing has changed: `python3.11 -m tools.setup`.
 
-`python -m tools.setup constraints` writes both constraints.txt from what is installed.
+`python -m tools.setup constraints` writes the installed versions to both constraints.txt.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tools.logged import SetupError, say
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Prepare every environment and the native library; print one message and return 1 if one of them fails."""
+    """Prepare every environment and the native library. If one fails, print one message and return 1."""
     if list(arguments) == ["constraints"]:
         write_constraints()
         return 0
@@ -38,7 +38,7 @@ def main(arguments: Sequence[str]) -> int:
 
 @contextmanager
 def one_at_a_time() -> Iterator[None]:
-    """Lock the clone's folder, so that two makes do not install into one environment."""
+    """Lock the clone's folder, so that two runs of make do not install into the same environment."""
     folder = os.open(ROOT, os.O_RDONLY)
     try:
         try:

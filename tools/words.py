@@ -1,6 +1,6 @@
-"""The words that this project does not use, and a finder for them in Python code and in pages.
+"""Unwanted words, and functions that find them in Python code and in pages.
 
-Each word has a common technical word in its place: docs/glossary.md. Identifiers, docstrings, comments and texts are
+docs/glossary.md has a common technical word to use instead of each. Identifiers, docstrings, comments and texts are
 searched; code in back quotes, single-word strings (keys and stored words) and code blocks of pages are not.
 """
 
@@ -44,7 +44,7 @@ IN_NAMES = {
     *("bury", "buried", "armed", "wish", "wishes", "news", "given", "land", "landed", "landing"),
 }
 GIVEN_UP = ("given", "up")
-"""Allowed: here "given" is a verb."""
+"""Allowed phrases, in which "given" is a verb."""
 PAIRS_IN_NAMES = {("take", "off"), ("takes", "off"), ("took", "off"), ("last", "words")}
 
 _STARTS_WITH_OF = re.compile(r"\s*of\b", re.IGNORECASE)
@@ -56,13 +56,13 @@ _NAME_PART = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 
 
 def page_words(page: str) -> Iterator[Found]:
-    """Yield the words in a Markdown page, with their lines; code spans and blocks are skipped."""
+    """Yield the unwanted words in a Markdown page, with their lines; skip code spans and blocks."""
     prose = _CODE_SPAN.sub(_blank, _CODE_BLOCK.sub(_blank, page))
     yield from _words_in(prose, 1)
 
 
 def python_words(code: str, tree: ast.Module) -> Iterator[Found]:
-    """Yield the words in the docstrings, texts and comments of a module, with their lines."""
+    """Yield the unwanted words in the docstrings, texts and comments of a module, with their lines."""
     docstrings = [node.value for node in ast.walk(tree) if isinstance(node, ast.Expr) and _is_text(node.value)]
     yield from ((node.lineno, 'a docstring begins with "of"') for node in docstrings if _begins_with_of(node))
     for node in ast.walk(tree):
@@ -75,7 +75,7 @@ def python_words(code: str, tree: ast.Module) -> Iterator[Found]:
 
 
 def name_words(module: str, tree: ast.Module) -> Iterator[Found]:
-    """Yield the words in a module's own name and in the names that it defines, with their lines."""
+    """Yield the unwanted words in a module's name and in the names that it defines, with their lines."""
     yield from ((1, message) for message in _words_of_name(module))
     for node in ast.walk(tree):
         for name in _defined_names(node):

@@ -1,4 +1,4 @@
-"""What a workspace's clusters have now, and how many nodes the region's quotas are enough for."""
+"""The current nodes of a workspace's clusters, and the number of nodes that the region's quotas allow."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ ROLE_MISSING = (
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterNow:
-    """A cluster of the workspace, as it is now."""
+    """The current state of a cluster of the workspace."""
 
     num_nodes: int
-    """Nodes that are up, start or leave."""
+    """Nodes that are running, starting or leaving."""
     max_nodes: int
 
 
@@ -28,7 +28,7 @@ class OfferedFamily:
     """A VM size that the region offers."""
 
     name: str
-    """The family, by which Azure grants quota."""
+    """The VM family: Azure grants quota for each family."""
     vcpus: int
     """vCPUs of one node."""
 
@@ -44,18 +44,18 @@ class Quota:
 
 @dataclass(frozen=True, kw_only=True)
 class Capacity:
-    """What a workspace has, and what its region may give it."""
+    """The clusters of a workspace, and the VM sizes and quotas of its region."""
 
     clusters: Mapping[str, ClusterNow] = field(default_factory=dict)
     """Name → cluster."""
     families: Mapping[str, OfferedFamily] = field(default_factory=dict)
-    """VM size in lower case → its family."""
+    """VM size in lower case → VM family."""
     quotas: tuple[Quota, ...] = ()
     refusal: str | None = None
-    """Why families and quotas are not known; None if they are."""
+    """Why families and quotas are unknown; None if they are known."""
 
     def quota_of(self, vm_size: str, priority: str) -> tuple[Quota, int] | None:
-        """Return the quota that limits a size, and the vCPUs of one node; None if no quota has its name."""
+        """Return the quota that limits a VM size, and the vCPUs of one node; None if there is no such quota."""
         family = self.families.get(vm_size.lower())
         if family is None or family.vcpus < 1:
             return None

@@ -1,4 +1,4 @@
-"""What `landfall doctor` looks at: one check for each thing that a deployment needs."""
+"""Checks of `landfall doctor`: one for each thing that a deployment needs."""
 
 from __future__ import annotations
 
@@ -9,36 +9,36 @@ from enum import StrEnum
 from shared.errors import LandfallError
 
 ONE_ITEM = "one item"
-"""Subject of the check that sends telemetry. Whether it arrives is looked at by the command line, too."""
+"""Subject of the check that sends telemetry. The command line also checks whether the telemetry arrives."""
 
 
 class CheckState(StrEnum):
-    """What a check found."""
+    """The result of a check."""
 
     OK = "ok"
     WRONG = "wrong"
     UNKNOWN = "unknown"
-    """It could not be looked at."""
+    """The check could not be made."""
     ABSENT = "absent"
-    """This deployment has no such thing, as the local twin has no quota."""
+    """The deployment does not have the thing to check: the local twin has no quota."""
 
 
 class AbsentHereError(LandfallError):
-    """A deployment of this kind does not have what a check would look at; the message says why."""
+    """Deployments of this kind do not have the thing to check; the message says why."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """One thing that was looked at."""
+    """One check that was made, with its result."""
 
     part: str
     """``storage``, ``queues`` and so on."""
     subject: str
     state: CheckState
     says: str
-    """What was seen, or what is wrong."""
+    """The observation, or the problem."""
     fix: str = ""
-    """The command that fixes what is wrong."""
+    """The command that fixes the problem."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +48,6 @@ class Probe:
     part: str
     subject: str
     look: Callable[[], str]
-    """Returns what was seen. Raises LandfallError with what is wrong, AbsentHereError."""
+    """Returns the observation. Raises LandfallError with the problem, or AbsentHereError."""
     fix: str = "azd provision"
-    """The command that fixes it in Azure. The templates state nearly everything, roles included."""
+    """The command that fixes the problem in Azure. The templates state nearly everything, including roles."""

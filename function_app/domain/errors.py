@@ -10,7 +10,7 @@ from shared.safe_text import mask_addresses, one_line
 
 
 class ProblemsError(LandfallError):
-    """Several problems at once; the message lists them all, one on a line.
+    """Several problems at once; the message lists them all, one per line.
 
     Only the host of a URL is shown, because the paths and queries of webhooks are secrets.
     """
@@ -53,7 +53,7 @@ class VersionNameError(LandfallError):
 
 
 class VersionQuarantinedError(LandfallError):
-    """A run was requested on data that are on hold because they broke a run; the message names that run."""
+    """A run was requested on data that are on hold because they broke an earlier run, which the message names."""
 
 
 class OverrideError(LandfallError):
@@ -71,7 +71,7 @@ class OptionSweepError(LandfallError):
 
 
 class IdempotencyKeyError(LandfallError):
-    """An idempotency key was used before, for another request; nothing was changed."""
+    """An idempotency key was already used for another request; nothing was changed."""
 
 
 class ChangedMeanwhileError(LandfallError):
@@ -87,7 +87,7 @@ class ReplayRefusedError(LandfallError):
 
 
 class TooSoonError(LandfallError):
-    """The recipients of a pipeline were sent a test a moment ago; wait and try again."""
+    """A test message was just sent to the recipients of a pipeline; wait and try again."""
 
 
 class RunEndedError(LandfallError):
@@ -95,11 +95,11 @@ class RunEndedError(LandfallError):
 
 
 class NotRegistrableError(LandfallError):
-    """A person asked to register the model of a run that has none, or whose data are not known; nothing was done."""
+    """A person requested to register a model, but the run has none or its data are unknown; nothing was done."""
 
 
 class LedgerConflictError(LandfallError):
-    """Another writer changed the row first: read it again and decide again."""
+    """Another writer changed the row first; the caller must read it and decide again."""
 
 
 class IllegalTransitionError(LandfallError):
@@ -111,7 +111,7 @@ class IllegalTransitionError(LandfallError):
 
 
 class ScriptRefusedError(LandfallError):
-    """A run was requested, without force, whose script has errors; the findings say which and where."""
+    """A run was requested without force although its script has errors, which the findings list."""
 
     def __init__(self, message: str, *, findings: tuple[str, ...] = ()) -> None:
         super().__init__(message)
@@ -119,7 +119,7 @@ class ScriptRefusedError(LandfallError):
 
 
 class ConfigurationError(LandfallError):
-    """A run was requested whose pipeline's options do not fit the data; the problems name each option."""
+    """A run was requested although its pipeline's options do not fit the data; the problems name each option."""
 
     def __init__(self, message: str, *, problems: tuple[str, ...] = ()) -> None:
         super().__init__(message)
@@ -127,7 +127,7 @@ class ConfigurationError(LandfallError):
 
 
 class SubmissionRefusedError(LandfallError):
-    """Azure ML refused the submission for good; the message is the service's.
+    """Azure ML refused the submission permanently; the message is the service's.
 
     ``code`` is its HTTP status with its error codes, outermost first: ``400/UserError/BadArgument``.
     """

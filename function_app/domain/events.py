@@ -1,4 +1,4 @@
-"""The one reader of events and queue messages: both envelopes of Event Grid, uploads, training requests.
+"""Reader of all events and queue messages: both envelopes of Event Grid, uploads, training requests.
 
 Sources: Event Grid's event schema and CloudEvents 1.0, one event or several in a payload.
 """
@@ -24,24 +24,24 @@ SWEEP_REQUESTED = "sweep-requested"
 """The queues. Event Grid writes to ``shard-uploaded`` and ``run-changed``."""
 CREATED = "Microsoft.Storage.BlobCreated"
 FINAL_WRITES = frozenset({"PutBlob", "PutBlockList", "CopyBlob", "FlushWithClose"})
-"""Calls after which a blob is complete; ``CreateFile`` announces one that is still empty."""
+"""Calls after which a blob is complete. After ``CreateFile`` it is still empty."""
 MAX_REQUEST_BYTES = 4096
 MAX_PAYLOAD_BYTES = 1 << 20
-"""Event Grid's own limit for one event or batch."""
+"""Event Grid's limit for one event or batch."""
 MAX_EVENTS = 1000
 MAX_JOINED_CHARS = 40_000
-"""ASCII characters of a message that is made of several: a queue takes 64 KiB of Base64."""
+"""Maximum ASCII characters of a joined message: a queue accepts 64 KiB of Base64."""
 MAX_TEXT_CHARS = 16 << 10
 """A blob's name has up to 1,024 characters of up to four bytes each, percent-encoded in a subject."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class QueuedMessage:
-    """A message that was taken from a queue and is hidden there for a while."""
+    """A message that was received from a queue and is hidden there for a while."""
 
     text: str
     num_deliveries: int
-    """How often it was taken, this time included."""
+    """How often it was received, including this time."""
     message_id: str
     receipt: str
     """The receipt that storage requires to delete it."""
@@ -49,18 +49,18 @@ class QueuedMessage:
 
 @dataclass(frozen=True, kw_only=True)
 class Event:
-    """The members that both envelopes have in common."""
+    """The members that both envelopes share."""
 
     id: str
     type: str
     subject: str
     data: Mapping[str, Any]
     traceparent: object = None
-    """The extension of CloudEvents for tracing, unchecked."""
+    """The CloudEvents extension for tracing, unchecked."""
 
 
 def read_events(payload: bytes | str) -> list[Event]:
-    """Read the events of a payload. Raises InvalidEventError: another delivery would fail the same way."""
+    """Read the events of a payload. Raises InvalidEventError."""
     return [event_of(member) for member in _members(payload)]
 
 
@@ -70,7 +70,7 @@ def single_messages(payload: bytes | str) -> list[str]:
 
 
 def joined_messages(payloads: Iterable[bytes | str]) -> list[str]:
-    """Return the events of several messages in as few as a queue takes, in their order. Raises InvalidEventError."""
+    """Join several messages into as few as the queue's limit allows, keeping the order. Raises InvalidEventError."""
     joined = list[list[str]]()
     size = MAX_JOINED_CHARS
     for event in (event for payload in payloads for event in single_messages(payload)):
@@ -124,13 +124,13 @@ _BLOB_SUBJECT = re.compile(r"/blobServices/default/containers/(?P<container>[^/]
 
 
 def blob_of(subject: str) -> tuple[str, str] | None:
-    """Return the container and the path of the blob that an event's subject names, None if it names none."""
+    """Return the container and path of the blob in an event's subject, None if it names no blob."""
     match = _BLOB_SUBJECT.fullmatch(subject)
     return None if match is None else (unquote(match["container"]), unquote(match["path"]))
 
 
 def read_uploads(payload: bytes | str, *, num_deliveries: int = 1) -> list[Upload]:
-    """Read the uploads in a queue message. Raises InvalidEventError: the message then becomes a dead letter."""
+    """Read the uploads in a queue message. After InvalidEventError the message becomes a dead letter."""
     return [_upload(event, is_repeated=num_deliveries > 1) for event in read_events(payload)]
 
 
@@ -162,7 +162,7 @@ class TrainingRequest:
     trigger: str
     """``closed``, ``http`` or ``cli``."""
     run_id: str | None = None
-    """The run that the caller has already claimed; None: the submission claims one."""
+    """The run that the caller has already claimed; if None, the submission claims one."""
 
     def to_json(self) -> str:
         """Return the message's text."""
@@ -190,7 +190,7 @@ class TrainingRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class Upload:
-    """What an event says about an upload. Only the path is used, and checked against the store."""
+    """An upload as an event describes it. Only the path is used, and checked against the store."""
 
     event_type: str
     api: str
@@ -198,11 +198,11 @@ class Upload:
     path: str
     event_id: str
     is_repeated: bool = False
-    """Whether the message was delivered before: the handler may have died on this shard."""
+    """Whether the message was delivered before; its handler may have crashed on this shard."""
     size_bytes: int | None = None
-    """It only affects the scheduling of shards."""
+    """Size as the event states it, which only affects the scheduling of shards."""
     traced_from: Place | None = None
-    """The span of the event's sender; it is only used for a link in the trace."""
+    """The span of the event's sender, which is only used for a link in the trace."""
 
 
 def first_event(payload: str) -> Mapping[str, Any]:
@@ -222,7 +222,7 @@ _RUN_SUBJECT = re.compile(r"(?:.*/)?runs/(?P<run_id>[^/]{1,300})")
 
 
 def read_run_ids(payload: bytes | str) -> list[str]:
-    """Return the ids of the runs that a message's events name, each once. Raises InvalidEventError."""
+    """Return the distinct ids of the runs that a message's events name. Raises InvalidEventError."""
     events = _members(payload)
     if not all(isinstance(event, Mapping) for event in events):
         raise InvalidEventError("run event: not a JSON object")
@@ -232,7 +232,7 @@ def read_run_ids(payload: bytes | str) -> list[str]:
 def read_run_id(subject: object, data: object) -> str:
     """Return the id of the run that an event names. Raises InvalidEventError.
 
-    No other field is read: each may be null, or be outside ``data``.
+    No other field is read, because each one may be null or be outside ``data``.
     """
     stated = data.get("runId") if isinstance(data, dict) else None
     if isinstance(stated, str) and 0 < len(stated) <= MAX_RUN_ID_CHARS:

@@ -1,4 +1,4 @@
-"""Failure classes: why an attempt failed, by a table of evidence, and the remedy of each class.
+"""Failure classes of attempts, the table that derives them from evidence, and the remedy of each class.
 
 The evidence is Azure ML's status, its error code and message, and the end of the root's log; the first rule that
 matches decides. Exit codes are those of ``shared/exit_codes.py`` and of POSIX.
@@ -44,16 +44,16 @@ class Remedy(StrEnum):
     WAIT = "wait"
     """Another attempt resumes after a pause."""
     SMALLER_BATCH = "smaller_batch"
-    """Half the batch of each process and twice the batches per step, so the global batch stays."""
+    """Half the batch of each process and twice the batches per step, so that the global batch size stays the same."""
     OTHER_SIZE = "other_size"
-    """The next cluster of the pipeline's list."""
+    """Another attempt resumes on the next cluster in the pipeline's list."""
     QUARANTINE = "quarantine"
     """Stop, and put the data on hold: only a forced run trains on them again."""
     STOP = "stop"
 
 
 RETRYING = frozenset({Remedy.RESUME, Remedy.WAIT, Remedy.SMALLER_BATCH, Remedy.OTHER_SIZE})
-"""Remedies that are another attempt."""
+"""Remedies that start another attempt."""
 
 MENDABLE = frozenset(
     {
@@ -66,7 +66,7 @@ MENDABLE = frozenset(
         FailureClass.DATA_CHANGED,
     }
 )
-"""Failures after which repeating the same request may give a model."""
+"""Failures after which repeating the same request may succeed."""
 
 REMEDIES: Mapping[FailureClass, Remedy] = {
     FailureClass.PREEMPTED: Remedy.RESUME,
@@ -87,7 +87,7 @@ REMEDIES: Mapping[FailureClass, Remedy] = {
     FailureClass.CANCELED: Remedy.STOP,
     FailureClass.UNKNOWN: Remedy.STOP,
 }
-"""Defaults that a pipeline may override. An impossible remedy falls back to the next best: ``runs/attempts.py``."""
+"""Defaults, which a pipeline may override. ``runs/attempts.py`` replaces an impossible remedy by the next best."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,12 +108,12 @@ class Evidence:
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """A failure class, and the evidence that decided."""
+    """A failure class, and the evidence for it."""
 
     failure_class: FailureClass
     evidence: str
     fix: str = ""
-    """The fix, if the evidence says more than the class."""
+    """The fix, if the evidence is more specific than the class."""
 
 
 EXIT_CODES: Mapping[int, tuple[FailureClass, str]] = {
@@ -145,16 +145,16 @@ _EXIT = re.compile(
     r"(?:exit(?:ed)?(?: with)?|return(?:ed)?)(?: status)?(?: code)?:?\s+(?:status code\s+)?(\d{1,3})\b", re.IGNORECASE
 )
 _LOST_BY_MPI = 14
-"""MPI_ERR_UNKNOWN, with which Open MPI ends a rank whose connection to another one was closed; EXPORT has it too."""
+"""MPI_ERR_UNKNOWN, with which Open MPI ends a rank whose connection to another was closed; EXPORT has it too."""
 _FAILED = "training failed (rank "
-"""How the training begins the line that says why it ends."""
+"""Beginning of the training's log line that says why it ends."""
 _MAX_QUOTE_CHARS = 200
 
 _ServiceRule = tuple[FailureClass, str]
 NAME_TAKEN = "JobPropertyImmutable"
-"""Azure ML's code where another job has the name of the one that is submitted."""
+"""Azure ML's code if another job already has the name of the submitted one."""
 NOT_PUBLISHED = "NotPublished"
-"""Landfall's code where the workspace does not have the files, environment or code of a job."""
+"""Landfall's code if the workspace does not have the files, environment or code of a job."""
 SERVICE_RULES: tuple[_ServiceRule, ...] = (
     (
         FailureClass.CONFIGURATION,
@@ -183,7 +183,7 @@ SERVICE_RULES: tuple[_ServiceRule, ...] = (
     ),
     (FailureClass.IMAGE_BUILD, r"image ?build|failed to build .{0,40}image|failed to pull .{0,40}image|ImagePull"),
 )
-"""Applied to the service's code and message only: a user's log may say anything about quotas."""
+"""Applied only to the service's code and message, because a user's log may contain anything about quotas."""
 
 LOG_RULES: tuple[_ServiceRule, ...] = (
     (
@@ -203,11 +203,11 @@ LOG_RULES: tuple[_ServiceRule, ...] = (
             r"|^OSError: \[Errno 5\]|^shared\.output_files\.OutputFileError:"
         ),
     ),
-    (FailureClass.USER_CODE, r"DataLossError: Unable to open table file"),  # weights or a checkpoint, never a shard
+    (FailureClass.USER_CODE, r"DataLossError: Unable to open table file"),  # weights or checkpoints
     (FailureClass.DATA, r"DataLossError|corrupted record at|crc mismatch"),
     (FailureClass.USER_CODE, r"^Traceback \(most recent call last\)"),
 )
-"""Applied to log and message, in this order: a rank without memory makes the others lose their connection."""
+"""Applied to log and message, in this order: if a rank runs out of memory, the others lose their connection."""
 
 
 IMAGE_FIX = "use an image for linux/amd64 with Python on its PATH and without an entry point that exits"
@@ -260,13 +260,13 @@ SCRIPT_RULES: tuple[tuple[FailureClass, frozenset[int], str, str], ...] = (
         IMAGE_FIX,
     ),
 )
-"""Class, exit codes of Python or a shell, the cause, and the fix; the data are never the cause."""
+"""Failure class, exit codes of Python or a shell, cause and fix; the data are never the cause."""
 _RAISED = re.compile(r"^(?:[A-Za-z_]\w*\.)*\w*(?:Error|Exception)\b.*", re.MULTILINE)
 """The line of a traceback that names the exception."""
 
 
 def classify(evidence: Evidence) -> Finding:
-    """Return the failure class with the evidence that decided. Never raises."""
+    """Return the failure class and the evidence for it. Never raises."""
     rules: tuple[Callable[[Evidence], Finding | None], ...] = (
         _by_service,
         _by_memory,
@@ -284,18 +284,18 @@ def classify(evidence: Evidence) -> Finding:
 
 
 def _by_service(evidence: Evidence) -> Finding | None:
-    # Azure ML appends the end of the log to its message: that part does not come from the service.
+    # Azure ML appends the end of the log to its message. That part is not from the service.
     words = evidence.error.partition(" Error: ")[0]
     return _first_match(SERVICE_RULES, f"{evidence.error_code}: {words}", "Azure ML says")
 
 
 def _by_memory(evidence: Evidence) -> Finding | None:
-    """Check memory before the exit code: the reported rank may have ended because another rank died."""
+    """Check memory before the exit code, because the reported rank may have ended only after another rank did."""
     return _first_match(LOG_RULES[:1], _text(evidence), "the log says")
 
 
 def _by_script(evidence: Evidence) -> Finding | None:
-    """Find what a script or its image lacks, in its last exception or the messages of argparse and the shell."""
+    """Find what a script or its image lacks, from the last exception or the messages of argparse and the shell."""
     found = _EXIT.search(evidence.error)
     text = next(reversed(_RAISED.findall(evidence.log_tail)), evidence.log_tail)
     for failure_class, exits, pattern, fix in SCRIPT_RULES:
@@ -311,7 +311,7 @@ def _by_exit_code(evidence: Evidence) -> Finding | None:
     if found is None or known is None:
         return None
     if known[0] is FailureClass.DATA and _is_silent(evidence):
-        return None  # the training names the data; an image's entry point may end with any code
+        return None  # The training names the data if they are at fault; an entry point may end with any code.
     if int(found[1]) == _LOST_BY_MPI and not evidence.log_problem and _FAILED not in _text(evidence):
         lost = f"exit code {found[1]}, with which MPI ends a rank that has lost another one; no rank says why"
         return _by_log(evidence) or Finding(failure_class=FailureClass.COMMUNICATION, evidence=lost)
@@ -329,7 +329,7 @@ def _by_end(evidence: Evidence) -> Finding | None:
             return Finding(failure_class=FailureClass.TIMEOUT, evidence=text)
         return Finding(failure_class=FailureClass.CANCELED, evidence="canceled in Azure ML before its time limit")
     if evidence.log_problem:
-        return None  # only the process's log has the cause
+        return None  # The cause is only in the log of the process.
     if "ExecutionFailed" in evidence.error_code or _EXIT.search(evidence.error):
         if _is_silent(evidence):
             words = f"the container ended without any output: {evidence.error}"[:_MAX_QUOTE_CHARS]
@@ -340,7 +340,7 @@ def _by_end(evidence: Evidence) -> Finding | None:
 
 
 def _is_silent(evidence: Evidence) -> bool:
-    """Whether a process that ended wrote nothing: Landfall announces each rank before it starts a script."""
+    """Whether a process ended without output. Landfall writes a line for each rank before it starts a script."""
     if "ExecutionFailed" not in evidence.error_code or evidence.log_problem:
         return False
     return not evidence.log_tail.strip() and not evidence.error.partition(_LOG_FOLLOWS)[2].strip()
@@ -367,7 +367,7 @@ def _line_of(text: str, found: re.Match[str]) -> str:
 
 MAX_REASON_CHARS = 300
 _LOG_FOLLOWS = " Error: "
-"""Azure ML appends the end of the log to its message; the run keeps the log separately, whole."""
+"""Azure ML appends the end of the log to its message; the run keeps that log separately."""
 
 
 def brief_reason(error: str | None, log_tail: str | None) -> str:

@@ -1,4 +1,4 @@
-"""Azure ML jobs: the job for a pipeline and a closing, its name, status and model."""
+"""Azure ML jobs: the job for a pipeline and a closing, with its name, status and model."""
 
 from __future__ import annotations
 
@@ -25,32 +25,32 @@ PREFIX = "landfall-"
 """Prefix of the names of Landfall's jobs."""
 TAG = "landfall."
 TRACEPARENT_TAG = TAG + TRACEPARENT
-"""The tag with the trace of a job."""
+"""The tag with the trace context of a job."""
 SPEC_HASH_TAG = "landfall.spec_hash"
-"""The tag that identifies whether an existing job with the same name is the submitted one."""
+"""The tag with the spec's hash, which tells whether an existing job with the same name is the submitted one."""
 
 MPI_ENVIRONMENT = {
-    # Open MPI's polling thread otherwise takes the core that computes: 0.60 → 0.95 scaling efficiency on two cores.
+    # Otherwise Open MPI's polling occupies the computing core: scaling efficiency on two cores is 0.60, not 0.95.
     "OMPI_MCA_mpi_yield_when_idle": "1",
     # Microsoft's documents disagree on the default. Without it a mount downloads whole files.
     "DATASET_MOUNT_BLOCK_BASED_CACHE_ENABLED": "true",
 }
 
 SCRIPT_ENVIRONMENT = {
-    # `python scripts/mine.py` looks for imports in scripts/ alone; the job starts in the code asset's root.
+    # `python scripts/mine.py` searches only scripts/ for imports, but the job starts in the code asset's root.
     "PYTHONPATH": ".",
 }
 
 
 @dataclass(frozen=True, kw_only=True)
 class Workspace:
-    """Where jobs run, and what was registered there at deployment."""
+    """The workspace in which jobs run, and the assets that a deployment registered there."""
 
     subscription_id: str
     resource_group: str
     name: str
     environment_id: str
-    """Full ARM id with its version, as is ``code_id``."""
+    """Full ARM id with version, like ``code_id``."""
     code_id: str
     data_datastore: str
     state_datastore: str
@@ -84,7 +84,7 @@ class JobSpec:
     shm_size: str
     timeout_s: int
     inputs: Mapping[str, Mapping[str, str]]
-    """name → {type: uri_file | uri_folder, uri}; read-only mounts. That of ``files`` is an asset's ARM id."""
+    """name → {type: uri_file | uri_folder, uri}; read-only mounts. The uri of ``files`` is an asset's ARM id."""
     outputs: Mapping[str, Mapping[str, str]]
     """name → {type: uri_folder | custom_model, uri}; read-write mounts."""
     environment_variables: Mapping[str, str] = field(default_factory=dict)
@@ -102,25 +102,25 @@ class JobStatus:
     tags: Mapping[str, str] = field(default_factory=dict)
     studio_url: str | None = None
     error: str | None = None
-    """The service's message for a failed job, where it has one."""
+    """The service's message for a failed job, if there is one."""
     error_code: str | None = None
     """The service's error codes, outermost first: ``UserError/ExecutionFailed``."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class JobAssets:
-    """What Azure ML knows of a job's environment and code."""
+    """Facts about a job's environment and code, from Azure ML."""
 
     image: str | None = None
-    """The image of the environment, by digest where Landfall published it; None if Azure ML does not say."""
+    """The image of the environment, by digest if Landfall published it; None if unknown."""
     commit: str | None = None
-    """The commit that the code was published from, with ``-dirty`` where files had changed since; None if unknown."""
+    """The commit from which the code was published, with ``-dirty`` if files had been changed; None if unknown."""
     why_no_commit: str | None = None
     """Why the commit is unknown; None if it is known."""
 
 
 COMMIT_TAG = TAG + "commit"
-"""The tag of a code asset with the commit that it was published from first."""
+"""The tag of a code asset with the commit from which it was first published."""
 NO_COMMIT = (
     f"the code asset has no tag {COMMIT_TAG}: an earlier release published it, or its folder was not a git clone"
 )
@@ -132,18 +132,18 @@ class LogPart:
 
     content: bytes
     start: int
-    """Where they begin in the log."""
+    """Offset of the first byte in the log."""
     size: int
-    """Bytes that the log has so far."""
+    """Number of bytes that the log has so far."""
 
 
 MAX_LOGGED_METRICS = 100
 _MAX_METRIC_NAME_CHARS = 250
-"""MLflow's own limit."""
+"""MLflow's limit."""
 
 
 def finite_metrics(logged: Mapping[str, object]) -> dict[str, float]:
-    """Return what a job logged as metrics: finite numbers under names of a sane length, the first by name."""
+    """Return the metrics that a job logged: finite numbers under names of a valid length, the first ones by name."""
     found = {
         name: float(value)
         for name, value in sorted(logged.items())
@@ -165,7 +165,7 @@ class ModelRegistration:
     """``azureml://jobs/<run_id>/outputs/model``."""
     description: str
     tags: Mapping[str, str]
-    """Lineage: run, dataset version, fingerprint, code, metrics."""
+    """Lineage: run, dataset version, fingerprint, code and metrics."""
 
 
 # -- from a pipeline and a closing to a job: pure functions --------------------------------------------------
@@ -180,7 +180,7 @@ class Plan:
 
     @property
     def run_id(self) -> str:
-        """The job's name."""
+        """The run's id, which is the job's name."""
         return self.spec.name
 
 
@@ -193,9 +193,9 @@ def plan_run(
     logical_run: str | None = None,
     again: str | None = None,
 ) -> Plan:
-    """Return the resolved job. ``logical_run`` is a name that was claimed before; it replaces the computed one.
+    """Return the resolved job. ``logical_run`` is an already claimed name, which replaces the computed one.
 
-    ``again`` gives the same training another name, if it is repeated on purpose.
+    ``again`` gives a training another name if it is repeated on purpose.
     """
     options = options or pipeline.options
     logical_run = logical_run or _logical_run(pipeline, generation, workspace, options, again)
@@ -212,7 +212,7 @@ def signed_plan(logical_run: str, attempt: int, unsigned: JobSpec) -> Plan:
 
 
 def with_tags(plan: Plan, tags: Mapping[str, str]) -> Plan:
-    """Return a plan whose job has more tags."""
+    """Return the plan with more tags in its job."""
     return signed_plan(plan.logical_run, plan.attempt, replace(plan.spec, tags={**plan.spec.tags, **tags}))
 
 
@@ -226,7 +226,7 @@ def planned_run(
     asked_at: datetime | None = None,
     forced_by: str | None = None,
 ) -> RunRecord:
-    """Return the ledger's row of a plan; ``asked_at`` is its place in line if that is older than the plan."""
+    """Return the ledger's row of a plan; ``asked_at`` is its place in line if older than the plan."""
     return RunRecord(
         run_id=plan.run_id,
         logical_run=plan.logical_run,
@@ -248,7 +248,7 @@ def planned_run(
 
 
 def spec_to_json(spec: JobSpec) -> dict[str, Any]:
-    """Return JSON-ready members; a distribution of MPI is left out, as in rows that were written before others."""
+    """Return JSON-ready members. The default distribution, MPI, is left out, as in rows of earlier releases."""
     members = asdict(spec)
     return members if members["distribution"] != "mpi" else {k: v for k, v in members.items() if k != "distribution"}
 
@@ -283,7 +283,7 @@ def _logical_run(
     left_out = {"overrides", "options", "options_by_gpu", "cluster"}
     if not is_own_script(pipeline.train.script):
         left_out |= {"arguments", "pass_paths"}
-    if pipeline.train.distribution == "mpi":  # names stay as they were before there were others
+    if pipeline.train.distribution == "mpi":  # keeps the names from releases that only had MPI
         left_out |= {"distribution"}
     if pipeline.train.environment is None:
         left_out |= {"environment"}
@@ -350,7 +350,7 @@ def _spec(
 
 
 def _environment_id(pipeline: Pipeline, workspace: Workspace) -> str:
-    """Return the id of the pipeline's own environment as `landfall publish` registers it, otherwise of Landfall's."""
+    """Return the id of the pipeline's own environment as `landfall publish` registers it, or of Landfall's."""
     if pipeline.environment is None:
         return workspace.environment_id
     environments, _, base = workspace.environment_id.partition("/environments/")
@@ -385,7 +385,7 @@ def _command(pipeline: Pipeline, options: TrainingOptions) -> str:
 
 
 def _with_own_files(pipeline: Pipeline, options: TrainingOptions) -> TrainingOptions:
-    """Return the options with the paths in the job of what they name of the pipeline's files."""
+    """Return the options with the paths of the pipeline's files replaced by their paths in the job."""
     names = pipeline.files.names if pipeline.files is not None else frozenset[str]()
 
     def placed(name: str) -> str:
@@ -399,27 +399,27 @@ def _with_own_files(pipeline: Pipeline, options: TrainingOptions) -> TrainingOpt
 
 
 def runs_own_script(command: str) -> bool:
-    """Whether a job's command runs a user's script; jobs of older deployments start it without the machine check."""
+    """Whether a job's command runs a user's script. Jobs of older deployments start it without the machine check."""
     return any(is_own_script(word) for word in command.split()[1:4])
 
 
 _EXPECTED = re.compile(r"--expected-world-size \d+ (--expected-nodes \d+) --expected-device (\w+)$")
-"""The end of a command; a value with these words cannot stand there."""
+"""The end of a command, where no option's value can be mistaken for it."""
 
 
 def expected_device(command: str) -> str | None:
-    """Return the expected device of each rank; None for a job of an older deployment, whose command lacks it."""
+    """Return the expected device of each rank; None for jobs of older deployments, whose commands lack it."""
     found = _EXPECTED.search(command)
     return found[2] if found else None
 
 
 def with_expected_machines(command: str, *, world_size: int, vm_size: str) -> str:
-    """Return a command that expects other machines; commands of older deployments are unchanged."""
+    """Return the command with other expected machines; commands of older deployments stay as they are."""
     return _EXPECTED.sub(rf"--expected-world-size {world_size} \1 --expected-device {device_of(vm_size)}", command)
 
 
 def _inputs(pipeline: Pipeline, generation: Generation, workspace: Workspace) -> dict[str, dict[str, str]]:
-    """Return the inputs. Without shards there is no folder, and Azure ML cannot mount a missing folder."""
+    """Return the inputs. Without shards there is no data folder, because Azure ML cannot mount a missing folder."""
     manifest = workspace.datastore_uri(workspace.state_datastore, generation.manifest_path)
     inputs = {"manifest": {"type": "uri_file", "uri": manifest}}
     if not pipeline.data.is_synthetic:
@@ -437,11 +437,11 @@ _ASSETS = {
     "environments": "the environment {}; run landfall publish to register it",
     "codes": "the code asset {}; run landfall publish to upload it",
 }
-"""The assets of a job, by the type in their ARM ids."""
+"""The assets of a job, by the type in the ARM id."""
 
 
 def files_asset(spec: JobSpec) -> str | None:
-    """Return the ARM id of the asset with the files of a job; None if it brings none."""
+    """Return the ARM id of the asset with the files of a job; None if the job has no files."""
     return spec.inputs["files"]["uri"] if "files" in spec.inputs else None
 
 
@@ -452,13 +452,13 @@ def named_asset(asset_id: str) -> tuple[str, str, str]:
 
 
 def not_published(spec: JobSpec, asset_id: str) -> str:
-    """Return why a job is refused that needs an asset which is not in the workspace."""
+    """Return the reason for refusing a job if the workspace lacks an asset that the job needs."""
     kind, name, version = named_asset(asset_id)
     return f"submit job {spec.name}: the workspace has no version {version} of {_ASSETS[kind].format(name)}"
 
 
 def _outputs(folder: str, workspace: Workspace) -> dict[str, dict[str, str]]:
-    """Return where the job writes. Checkpoints belong to the logical run, so that a later attempt finds them."""
+    """Return the outputs. Checkpoints belong to the logical run, so that a later attempt finds them."""
     kinds = {
         "report": ("uri_folder", f"{folder}/a1/report"),
         "model": ("custom_model", f"{folder}/a1/model"),

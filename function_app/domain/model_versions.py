@@ -1,4 +1,4 @@
-"""Versions of registered models: which one is current, and how its promotion is written down."""
+"""Versions of registered models: which one is current, and how its promotion is recorded."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict, dataclass
 
 CURRENT_TAG = "landfall.current"
-"""Tag of the current version: the time of its promotion. Serving takes the version whose time is the latest."""
+"""Tag of the current version with the time of its promotion. Serving uses the version with the latest time."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,16 +20,16 @@ class ModelVersion:
 
 @dataclass(frozen=True, kw_only=True)
 class CurrentModel(ModelVersion):
-    """The current version of a model, as the ledger's mark says: the tags in the registry follow it."""
+    """The current version of a model, according to the ledger's mark. The tags in the registry follow it."""
 
     promoted_at: str
     """ISO 8601, UTC, to the microsecond, so that times compare as texts."""
     by: str
     """Who promoted it."""
     previous: ModelVersion | None = None
-    """The version that was current before it, which loses the tag."""
+    """The previous current version, which loses the tag."""
     is_tagged: bool = False
-    """Whether the tags of both versions are as they should be."""
+    """Whether the tags of both versions have been updated."""
 
     def to_text(self) -> str:
         """Return the text of the mark."""

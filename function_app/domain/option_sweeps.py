@@ -16,11 +16,11 @@ from function_app.domain.records import DatasetVersion, RunRecord
 from function_app.domain.run_states import SETTLED, RunState
 
 MAX_RUNS = 32
-"""Largest number of runs of one sweep: a decision reads all of them."""
+"""Maximum number of runs of one sweep, because a decision reads all of them."""
 SWEEP_PREFIX = "sweep-"
 """Prefix of the ids of option sweeps; no run's id begins with it."""
 ENDED = frozenset({*SETTLED, RunState.COMPLETED})
-"""States of a run that has nothing left to train; a completed one waits for the comparison."""
+"""States of a run that does not train any more; a completed run waits for the comparison."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,9 +28,9 @@ class SweepRun:
     """One run of an option sweep, as it was planned."""
 
     options: Mapping[str, Any]
-    """Its values of the options that differ."""
+    """The run's values of the options that differ."""
     spec: Mapping[str, Any]
-    """Its first attempt's job."""
+    """The job of the first attempt."""
 
     @property
     def run_id(self) -> str:
@@ -40,7 +40,7 @@ class SweepRun:
 
 @dataclass(frozen=True, kw_only=True)
 class OptionSweep:
-    """The request, written once. Its progress is in the rows of its runs and in its verdict."""
+    """The request for a sweep, written once. Its progress is in the rows of its runs and in its verdict."""
 
     sweep_id: str
     dataset: str
@@ -53,7 +53,7 @@ class OptionSweep:
     forced_by: str | None
     """Idempotency key of the request that forced it; None if it was not forced."""
     max_node_hours: float
-    """The limit in the request. The time limits of the runs together do not exceed it."""
+    """The limit in the request, which the sum of the runs' time limits does not exceed."""
     metric: str | None
     """The metric to compare runs by: the first one that the registration requires; None if there is none."""
     higher_is_better: bool
@@ -71,7 +71,7 @@ class OptionSweep:
 
     @property
     def node_hours(self) -> float:
-        """Maximum node-hours of the runs: their number times nodes times time limit."""
+        """Maximum node-hours of all runs: the sum of nodes times time limit."""
         return sum(int(run.spec["num_nodes"]) * int(run.spec["timeout_s"]) for run in self.runs) / 3600
 
     def row(self, number: int, now: datetime) -> RunRecord:
@@ -113,14 +113,14 @@ class OptionSweep:
 
 @dataclass(frozen=True, kw_only=True)
 class SweepVerdict:
-    """How an option sweep ends; the first verdict stands."""
+    """The result of an option sweep; the first verdict is final."""
 
     reason: str
     best: str | None = None
-    """The run whose model is registered; None if none is."""
+    """The run whose model is registered; None if no model is."""
     is_canceled: bool = False
     is_spent: bool = False
-    """Whether the same request starts another sweep."""
+    """Whether repeating the request starts another sweep."""
 
     def to_text(self) -> str:
         """Return the text of its mark."""
@@ -133,9 +133,9 @@ class SweepVerdict:
 
 
 def verdict_on(sweep: OptionSweep, passing: Mapping[str, float]) -> SweepVerdict:
-    """Return the best run; ``passing`` is run → metric, in order, for runs that may be registered.
+    """Return the verdict; ``passing`` is run → metric, in order, for the runs whose models may be registered.
 
-    Of equal runs, the first is the best.
+    If several runs are equally good, the first one is the best.
     """
     if not passing:
         return SweepVerdict(reason="no run of the sweep meets the requirements of the registration")
@@ -146,9 +146,9 @@ def verdict_on(sweep: OptionSweep, passing: Mapping[str, float]) -> SweepVerdict
 
 
 def option_sets(values: Mapping[str, Sequence[Any]], listed: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the options of each run: all combinations of the values, the last name varying fastest, or those listed.
+    """Return the options of each run: the listed ones, or all combinations of values, the last name varying fastest.
 
-    Raises OptionSweepError if neither or both are stated, or if there are too many.
+    Raises OptionSweepError if the request has neither or both, or if there are too many runs.
     """
     if bool(values) == bool(listed):
         raise OptionSweepError("state either a grid of values or a list of runs")

@@ -1,4 +1,4 @@
-"""The outcomes that people and programs are notified of, with their meaning, what to do, and links."""
+"""Outcomes of which people and programs are notified, with their meaning, what to do, and links."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ SUMMARY, TEST = "summary", "test"
 """Outcomes without an event of their own: summaries and test messages."""
 BY_DEFAULT, EVERYTHING = "default", "everything"
 RUN, VERSION, PIPELINE, LETTER, OTHER = "run", "version", "pipeline", "letter", "other"
-"""The subject of a notification, which decides its links."""
+"""Kind of a notification's subject, which determines the links."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """One thing that people or programs are notified of."""
+    """One kind of notification for people or programs."""
 
     title: str
     about: str
@@ -198,12 +198,12 @@ OUTCOMES: Mapping[str, Outcome] = {
     SUMMARY: _outcome("summary", OTHER, "", "None of these notifications was urgent.", "Read each line."),
     TEST: _outcome("test", OTHER, "", "Notifications reach you.", _NOTHING),
 }
-"""Outcome → what is said of it. ``docs/events`` has the JSON Schema of each one's CloudEvent."""
+"""Name → outcome. ``docs/events`` has the JSON Schema of each outcome's CloudEvent."""
 GROUPS = (BY_DEFAULT, EVERYTHING, "ends", "problems", "progress", "stuck", "urgent")
 
 
 def outcomes_in(names: Iterable[str]) -> frozenset[str]:
-    """Expand names of outcomes and groups to outcomes."""
+    """Expand names of outcomes and groups to names of outcomes."""
     return frozenset(
         known for known, outcome in OUTCOMES.items() for name in names if _is_in(known, outcome, name)
     ) | {SUMMARY, TEST}
@@ -217,7 +217,7 @@ def _is_in(known: str, outcome: Outcome, name: str) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Links:
-    """Links for people: the pages of this deployment and Azure ML studio; None if there is none."""
+    """Links for people to the pages of this deployment and to Azure ML studio; None if there are none."""
 
     pages: str | None = None
     """Address of the app, without a slash at its end."""

@@ -1,4 +1,4 @@
-"""The passport of a model version: a document of how it was made, with a digest over itself.
+"""The passport of a model version: a document that states how it was made, with its own digest.
 
 Checks that need only the document are here; checks that need storage or Azure ML are in ``registry``.
 """
@@ -16,7 +16,7 @@ from shared.errors import LandfallError
 from shared.manifest import ManifestShard, fingerprint
 
 PASSPORT_TAG = TAG + "passport"
-"""The tag of a model version with the digest of its passport: both must agree."""
+"""The tag of a model version with the digest of its passport, which must match the document."""
 FORMAT_VERSION = 1
 DIGEST = "digest"
 MAX_PASSPORT_BYTES = 16 << 20
@@ -41,14 +41,14 @@ class CheckResult(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class PassportCheck:
-    """One statement of a passport, recomputed or not."""
+    """The check of one statement of a passport."""
 
     name: str
     result: CheckResult
     text: str
-    """What was recomputed and from which data, or why that is impossible."""
+    """The recomputed value and its source, or why it cannot be recomputed."""
     expected: str | None = None
-    """What the passport says, if the two differ."""
+    """The passport's value, if it differs."""
     found: str | None = None
 
 
@@ -63,7 +63,7 @@ def own_digest(passport: Passport) -> str:
 
 
 def to_text(passport: Passport) -> str:
-    """Return a passport as it is stored: the same text for the same content."""
+    """Return the stored text of a passport: the same text for the same content."""
     return json.dumps(passport, indent=1, sort_keys=True)
 
 
@@ -84,7 +84,7 @@ def read_passport(content: bytes | str) -> dict[str, Any]:
 
 
 def compared(name: str, text: str, expected: object, found: object) -> PassportCheck:
-    """Return the check of one value: the passport's, and the one found."""
+    """Return the check of one value: the passport's value compared with the value found."""
     if expected == found:
         return PassportCheck(name=name, result=CheckResult.OK, text=text)
     return PassportCheck(
@@ -98,7 +98,7 @@ def not_recomputed(name: str, why: str) -> PassportCheck:
 
 
 def guarded(name: str, check: Callable[[], PassportCheck]) -> PassportCheck:
-    """Return a check; it differs if the passport lacks a member that it needs."""
+    """Return a check. It reports a difference if the passport lacks a member that it needs."""
     try:
         return check()
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
@@ -117,7 +117,7 @@ def recomputed(passport: Passport) -> list[PassportCheck]:
 
 
 def listed_shards(passport: Passport) -> list[ManifestShard] | None:
-    """Return the shards that a passport lists; None if they are in the manifest only. Raises as ``guarded``."""
+    """Return the shards that a passport lists; None if only the manifest has them. Run it in ``guarded``."""
     listed = passport["data"]["shards"]
     if listed is None:
         return None
@@ -156,7 +156,7 @@ def _job_spec(name: str, passport: Passport) -> PassportCheck:
 
 
 def _links(name: str, passport: Passport) -> PassportCheck:
-    """Whether each part names the same thing as the part that leads to it."""
+    """Whether each part has the same names as the part that refers to it."""
     spec, data, run = passport["job"]["spec"], passport["data"], passport["run"]
     expected = {
         "job": run["run_id"],

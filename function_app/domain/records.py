@@ -53,22 +53,22 @@ class ShardRecord:
     crc32c: str
     num_records: int
     content_format: str | None = None
-    """``tfrecord``, ``tfrecord gzip`` …; empty if the content is no shard; None in rows of older deployments."""
+    """``tfrecord``, ``tfrecord gzip`` …; empty if the content is not a shard; None in rows of older deployments."""
     validated_at: datetime
     reasons: tuple[Reason, ...] = ()
     statistics: Mapping[str, Any] = field(default_factory=dict)
     digests: Mapping[str, str] | None = None
-    """Algorithm → digest of the content, where the layout asked for any."""
+    """Algorithm → digest of the content, if the layout requires digests."""
 
     @property
     def bucket(self) -> int:
-        """The bucket whose counter this shard moves."""
+        """The bucket whose counter includes this shard."""
         return self.index % NUM_BUCKETS
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ShardMark:
-    """What a drawing of many shards needs of each: a tenth of a row."""
+    """The fields of a shard that a diagram of many shards needs: a tenth of a row."""
 
     split: str
     index: int
@@ -79,12 +79,12 @@ class ShardMark:
 
 @dataclass(frozen=True, kw_only=True)
 class RecordedShard:
-    """What recording a verdict has found and changed."""
+    """The result of recording a verdict."""
 
     replaced: ShardRecord | None
-    """The verdict that the position had before."""
+    """The previous verdict on the position."""
     accepted: int | None = None
-    """Accepted shards of the bucket as this write left them; None if it did not move the counter."""
+    """Accepted shards of the bucket after this write; None if it did not change the counter."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,13 +101,13 @@ class Generation:
     num_records: int
     closed_at: datetime
     auto_run_id: str | None = None
-    """The run that the closing started by itself; None until it is claimed."""
+    """The run that the closing started automatically; None until it is claimed."""
     guess: str | None = None
-    """What it was guessed from that the version is complete; None if that is known."""
+    """The basis for assuming that the version is complete; None if that is certain."""
     table_version: int | None = None
     """The version of the Delta table that was closed; None for other layouts."""
     is_rearranged: bool = False
-    """Whether the table has the records of the closing before, in other files."""
+    """Whether the table has the same records as at the previous closing, in other files."""
 
 
 def manifest_path(version: DatasetVersion, number: int, fingerprint: str) -> str:
@@ -118,11 +118,11 @@ def manifest_path(version: DatasetVersion, number: int, fingerprint: str) -> str
 PERSON = "person"
 GENERATION = "generation"
 DATA = "data"
-"""What canceled a run: a person, a newer generation of the data, or shards that were replaced under it."""
+"""The cause of a cancellation: a person, a newer generation of the data, or shards replaced during the run."""
 
 
 OVERRIDE = "override"
-"""Member of a run's evidence where a person overrode the gate: ``by``, ``why``, ``at``, and the ``gate``'s reason."""
+"""Member of a run's evidence if a person overrode the gate: ``by``, ``why``, ``at``, and the ``gate``'s reason."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,7 +146,7 @@ class RunRecord:
     state: RunState = RunState.PLANNED
     state_since: datetime
     claimed_until: datetime | None = None
-    """While the run is submitting: the end of its handler's lease. After it another handler may take over."""
+    """In state submitting: the end of the handler's lease, after which another handler may take over."""
     data_etags: str | None = None
     """Digest of the names and ETags of the run's shards when it was submitted; later attempts keep it."""
     submitted_at: datetime | None = None
@@ -163,47 +163,47 @@ class RunRecord:
     forced_by: str | None = None
     """Idempotency key of the request that forced this run; None for a run that was not forced."""
     started_at: datetime | None = None
-    """When the run was first seen running: time in the queue costs nothing."""
+    """When the run was first seen running. Time in the queue costs nothing."""
     not_before: datetime | None = None
-    """The run is not submitted before this time: an attempt that waits for nodes."""
+    """The earliest time of submission, for an attempt that waits for nodes."""
     cancel_requested_at: datetime | None = None
     canceled_by: str | None = None
-    """``PERSON``, ``GENERATION`` or ``DATA``; None if Landfall did not ask for a cancellation."""
+    """``PERSON``, ``GENERATION`` or ``DATA``; None if Landfall did not request a cancellation."""
     cancel_reason: str | None = None
     failure_class: str | None = None
     """Why the run failed: a ``failures.FailureClass``."""
     remedy: str | None = None
-    """What is done about the failure: a ``failures.Remedy``, decided in the write that made the run failed."""
+    """The reaction to the failure: a ``failures.Remedy``, set in the same write as the state failed."""
     failure_evidence: str | None = None
-    """The text that decided the failure class."""
+    """The text that determined the failure class."""
     remedy_reason: str | None = None
     next_timeout_s: int | None = None
-    """Time-out of the next attempt: what is left of the pipeline's budget."""
+    """Time-out of the next attempt: the rest of the pipeline's time budget."""
     next_compute: str | None = None
-    """The cluster of the next attempt, where it is another one."""
+    """The cluster of the next attempt, if it differs from this one's."""
     next_run_id: str | None = None
-    """The attempt that continues this one: people are notified of its end instead of this one's."""
+    """The attempt that continues this one. Recipients are notified of that attempt's end instead of this one's."""
     asked_at: datetime | None = None
-    """When the version closed that started this run, or when a person requested it: its place in line. Later attempts
-    keep it; None in rows of earlier releases."""
+    """The place in line: when the closing that started this run happened, or when a person requested the run. Later
+    attempts keep it; None in rows of earlier releases."""
     sweep_id: str | None = None
-    """The option sweep that the run belongs to: then its model is registered if it is the best one."""
+    """The option sweep of the run, of which only the best run's model is registered; None outside sweeps."""
     sweep_number: int | None = None
     """Number of the run in its option sweep, from 1."""
     prediction: Mapping[str, Any] = field(default_factory=dict)
-    """What was predicted of its time and cost when it was submitted, see ``planning.predictions``."""
+    """The prediction of its time and cost at submission, see ``planning.predictions``."""
     pace: Mapping[str, float] = field(default_factory=dict)
-    """What its training report has shown: ``record_s``, the seconds for a record, and ``job_s``, those besides."""
+    """Times from its training report: ``record_s``, seconds per record, and ``job_s``, seconds outside the epochs."""
     evidence: Mapping[str, Any] = field(default_factory=dict)
-    """What the registration was decided on: ``comparison`` with the current model, ``intervals`` of the metrics,
-    ``promoted``, ``promotion`` in words, and ``override`` where a person overrode the gate; members that do not apply
+    """Basis of the decision on registration: ``comparison`` with the current model, ``intervals`` of the metrics,
+    ``promoted``, ``promotion`` in words, and ``override`` if a person overrode the gate. Members that do not apply
     are left out."""
     revision: str = ""
     """The ledger's mark of this state of the row; every write changes it."""
 
     @property
     def is_overridden(self) -> bool:
-        """Whether a person registered its model after the gate had decided not to."""
+        """Whether a person registered its model although the gate had decided not to."""
         return OVERRIDE in self.evidence
 
 
@@ -213,12 +213,12 @@ class NotificationState(StrEnum):
     PENDING = "pending"
     SENDING = "sending"
     HELD = "held"
-    """Waits for the end of the recipient's quiet hours."""
+    """The notification waits for the end of the recipient's quiet hours."""
     GATHERED = "gathered"
-    """Becomes part of a summary."""
+    """The notification becomes part of a summary."""
     SENT = "sent"
     GIVEN_UP = "given_up"
-    """Tried so often that it is a dead letter."""
+    """Delivery failed so often that the notification is a dead letter."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -232,14 +232,14 @@ class NotificationRecord:
     outcome: str
     """``registered``, ``failed``, ``lost``, ``version_changed`` …: see ``domain/outcomes.py``."""
     recipient: str
-    """``topic``, or what a pipeline names: ``webhook:LANDFALL_WEBHOOK_PEOPLE``, ``apprise:LANDFALL_TEAM``."""
+    """``topic``, or a recipient of the pipeline: ``webhook:LANDFALL_WEBHOOK_PEOPLE``, ``apprise:LANDFALL_TEAM``."""
     content: Mapping[str, Any]
     created_at: datetime
     state: NotificationState = NotificationState.PENDING
     tries: int = 0
     last_error: str | None = None
     not_before: datetime | None = None
-    """A failed or interrupted delivery is not repeated before this time; what waits for quiet hours ends then."""
+    """The earliest time to repeat a failed or interrupted delivery, or the end of the quiet hours."""
     sent_at: datetime | None = None
     summary: str | None = None
     """Subject of the summary that contains it."""
@@ -247,7 +247,7 @@ class NotificationRecord:
 
     @property
     def is_settled(self) -> bool:
-        """Whether nothing is left to do."""
+        """Whether nothing is left to do for the notification."""
         return self.state in (NotificationState.SENT, NotificationState.GIVEN_UP)
 
 
@@ -276,13 +276,13 @@ class DeadLetterState(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class DeadLetter:
-    """A payload that was given up. The same payload of one source is one dead letter, however often it fails."""
+    """A payload that was given up. A payload of one source is a single dead letter, even if it fails repeatedly."""
 
     dead_letter_id: str
     source: str
-    """``shard-uploaded``, ``training-requested``, ``run-changed``, or the type of an event that is none of these."""
+    """``shard-uploaded``, ``training-requested``, ``run-changed``, or the type of another event."""
     subject: str
-    """The blob's path, run id or ``dataset/version`` that it is about; empty if it cannot be understood."""
+    """The blob's path, run id or ``dataset/version`` in the payload; empty if it cannot be understood."""
     payload: str
     is_whole: bool
     """False if the payload was too long for a row: only its beginning is kept, and it cannot be replayed."""
@@ -291,7 +291,7 @@ class DeadLetter:
     tries: int
     died_at: datetime
     death: str = ""
-    """Which delivery was given up, see Undelivered."""
+    """The delivery that was given up, see Undelivered."""
     num_deaths: int = 1
     state: DeadLetterState = DeadLetterState.WAITING
     num_replays: int = 0
@@ -312,7 +312,7 @@ def dead_letter_order(letter: DeadLetter) -> tuple[bool, float, str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Undelivered:
-    """One message or event that was given up, as a source of dead letters holds it."""
+    """One message or event that was given up, still in its source of dead letters."""
 
     source: str
     payload: str
@@ -321,9 +321,9 @@ class Undelivered:
     error: str
     """The reason that the host or Event Grid states; empty if it states none."""
     tries: int
-    """Number of tries that the host or Event Grid states; 0 where it states none."""
+    """Number of tries that the host or Event Grid states; 0 if it states none."""
     died_at: datetime
-    """To the second, as storage has it."""
+    """The time, with the resolution of storage: one second."""
     death: str
     """Distinguishes repeated failures of one payload: the message's id, or the ETag of the event's blob."""
     is_whole: bool = True
@@ -340,13 +340,13 @@ class BlobFacts:
     size_bytes: int
     last_modified: datetime
     content: bytes | None = field(default=None, repr=False, compare=False)
-    """The whole content, where it was asked for and is small."""
+    """The whole content, if it was requested and is small."""
 
 
 def normalise_etag(etag: str) -> str:
-    """Return an ETag without quotes and weakness mark, in upper case.
+    """Return an ETag in upper case, without quotes and without `W/`.
 
-    Use it to compare and to store, never in a request: services compare the text that they sent.
+    Use it for comparing and storing, never in a request, because services compare the original text.
     """
     return etag.strip().removeprefix("W/").strip('"').upper()
 
@@ -358,14 +358,14 @@ def same_verdict(stored: ShardRecord | None, shard: ShardRecord) -> bool:
 
 
 def counter_change(stored: ShardRecord | None, shard: ShardRecord) -> int:
-    """Return the change of a bucket's count of accepted shards when a verdict replaces another: -1, 0 or 1."""
+    """Return how a bucket's count of accepted shards changes if a verdict replaces another: by -1, 0 or 1."""
     was_accepted = stored is not None and stored.state is ShardState.ACCEPTED
     return int(shard.state is ShardState.ACCEPTED) - int(was_accepted)
 
 
 def is_unfinished(run: RunRecord) -> bool:
-    """Whether a run still needs care: it is not settled, or people have not been notified of its end."""
+    """Whether a run still needs work: it is not settled, or its recipients have not been notified of its end."""
     if run.state not in SETTLED:
         return True
-    is_silent = run.state is RunState.SUPPRESSED and run.sweep_id is None  # a sweep continues, or ends, with its runs
+    is_silent = run.state is RunState.SUPPRESSED and run.sweep_id is None  # not in a sweep, which continues
     return run.notified_at is None and run.next_run_id is None and not is_silent

@@ -1,9 +1,10 @@
-"""The run queue: which runs may run now, which wait for their turn, which lost their place. Pure functions.
+"""The run queue: runs that may run now, wait for their turn, or lost their place. Pure functions.
 
 - Each pipeline has at most one active run, and the deployment has a limit over all pipelines.
-- Behind it the other versions of the pipeline wait in the order of their closing, each with one run: that on its
-  newest generation, otherwise the latest request. With ``when_busy: latest`` only the newest version waits.
-- The oldest place in line is admitted first. A run takes over the place of the one that it replaces, so that a
+- The pipeline's other versions wait in the order of their closing. Each version has one waiting run: the run on its
+  newest generation or, within a generation, the latest request. With ``when_busy: latest`` only the newest version
+  waits.
+- The oldest place in line is admitted first. A run takes over the place of the run that it replaces, so that a
   version or pipeline whose data keep changing is not overtaken forever.
 
 The ledger keeps the queue in one row, so that each change is one compare-and-swap.
@@ -21,11 +22,11 @@ from typing import Any
 from function_app.domain.records import RunRecord
 
 MAX_QUEUED = 1000
-"""Runs that wait in the row; those behind them are put in line by later sweeps."""
+"""Maximum number of waiting runs in the row; later sweeps add the others to the queue."""
 MAX_ROW_CHARS = 480_000
-"""Characters of all entries. A row of Azure tables holds 1 MiB, counts two bytes for each, and has other columns."""
+"""Maximum characters of all entries. A row of an Azure table has at most 1 MiB, with two bytes per character."""
 _ENTRY_CHARS = 250
-"""What an entry has beside its names: times, member names and punctuation."""
+"""Characters of an entry in addition to its names: times, member names and punctuation."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,14 +41,14 @@ class QueueEntry:
     asked_at: datetime
     """When the version closed, or when a person requested the run."""
     waiting_since: datetime
-    """Since when this place in line is taken, by this run or by one that it replaced."""
+    """When this place in line was taken, by this run or by a run that it replaced."""
     continues: bool = False
-    """Whether an earlier attempt, or an earlier run of its option sweep, has trained: it goes first, and no other
-    version takes its place."""
+    """Whether an earlier attempt, or an earlier run of its option sweep, has trained. The run then goes first, and no
+    other version takes its place."""
 
     @classmethod
     def of(cls, run: RunRecord) -> QueueEntry:
-        """Return the entry of a run that asks to be admitted."""
+        """Return the entry of a run that requests admission."""
         return cls(
             logical_run=run.logical_run,
             pipeline=run.pipeline,
@@ -61,31 +62,31 @@ class QueueEntry:
 
     @property
     def first_run_id(self) -> str:
-        """The first attempt's run id, which is its job's name."""
+        """The first attempt's run id, which is also its job's name."""
         return f"{self.logical_run}-a1"
 
     @property
     def place(self) -> tuple[bool, datetime, str]:
-        """The sort key of the line."""
+        """The sort key of the waiting line."""
         return not self.continues, self.waiting_since, self.logical_run
 
 
 @dataclass(frozen=True, kw_only=True)
 class Dropped:
-    """A run that lost its place and whose row does not say so yet."""
+    """A run that lost its place, until its row records that."""
 
     logical_run: str
     reason: str
     gives_up_version: bool = False
-    """Whether its version is not trained on: no other run of the version has taken its place."""
+    """Whether its version is given up, because a run of another version has taken its place."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class QueueRules:
-    """Who may run, and who may wait."""
+    """Limits on the runs that may run and may wait."""
 
     limit: int
-    """Largest number of active runs over all pipelines."""
+    """Maximum number of active runs over all pipelines."""
     latest: frozenset[str] = frozenset()
     """Pipelines of which only the newest version waits."""
 
@@ -95,9 +96,9 @@ class RunQueue:
     """All runs that are running or queued."""
 
     running: tuple[QueueEntry, ...] = ()
-    """At most one for each pipeline."""
+    """At most one run for each pipeline."""
     queued: tuple[QueueEntry, ...] = ()
-    """At most one for each version, or with ``when_busy: latest`` for each pipeline."""
+    """At most one run for each version; with ``when_busy: latest``, for each pipeline."""
     dropped: tuple[Dropped, ...] = ()
 
     def is_running(self, logical_run: str) -> bool:
@@ -121,16 +122,16 @@ class RunQueue:
         return next((entry for entry in self.running if entry.pipeline == pipeline), None)
 
     def waiting(self, logical_run: str) -> QueueEntry | None:
-        """Return the entry of a run that waits for its turn."""
+        """Return the entry of a waiting run."""
         return next((entry for entry in self.queued if entry.logical_run == logical_run), None)
 
     def num_before(self, entry: QueueEntry) -> int:
-        """Return how many runs of the same pipeline wait before another one."""
+        """Return how many runs of the same pipeline are ahead of a waiting run."""
         return sum(other.pipeline == entry.pipeline and other.place < entry.place for other in self.queued)
 
 
 def enqueue(queue: RunQueue, entry: QueueEntry, rules: QueueRules) -> RunQueue:
-    """Return the queue after a run has asked to be admitted; asking again changes nothing."""
+    """Return the queue after a run has requested admission; a repeated request changes nothing."""
     if not queue.knows(entry.logical_run):
         queue = replace(queue, queued=(*queue.queued, entry))
     return admit(queue, rules)
@@ -144,10 +145,10 @@ def release(
     drop_queued_before: datetime | None = None,
     reason: str = "",
 ) -> RunQueue:
-    """Return the queue after a run has ended: its entry is gone, and what waited is admitted where it may be.
+    """Return the queue after a run has ended: without its entry, and with the next runs admitted.
 
-    ``drop_queued_before`` also drops, with the reason, what waited for the ended run until then: a run of the same
-    version, or of any version where only the newest one waits.
+    ``drop_queued_before`` also drops, with ``reason``, runs that waited for the ended run and were requested until
+    then: runs of the same version, or of any version if only the newest one waits.
     """
     ended = next((entry for entry in queue.running if entry.logical_run == logical_run), None)
     queue = replace(queue, running=_without(queue.running, logical_run), queued=_without(queue.queued, logical_run))
@@ -162,8 +163,8 @@ def release(
 
 
 def admit(queue: RunQueue, rules: QueueRules) -> RunQueue:
-    """Return the queue with every run admitted that may be, the oldest place in line first."""
-    queue = _fitting(_without_rivals(queue, rules))  # before a place in the row becomes a run
+    """Admit every run that the rules allow, the oldest place in line first."""
+    queue = _fitting(_without_rivals(queue, rules))  # before an entry becomes active
     for entry in sorted(queue.queued, key=lambda entry: entry.place):
         if len(queue.running) < rules.limit and queue.running_of(entry.pipeline) is None:
             queue = replace(queue, running=(*queue.running, entry), queued=_without(queue.queued, entry.logical_run))
@@ -171,13 +172,13 @@ def admit(queue: RunQueue, rules: QueueRules) -> RunQueue:
 
 
 def forget_dropped(queue: RunQueue, logical_runs: Iterable[str]) -> RunQueue:
-    """Return the queue without the dropped runs whose rows say so now."""
+    """Return the queue without dropped runs whose rows now record that."""
     names = set(logical_runs)
     return replace(queue, dropped=tuple(one for one in queue.dropped if one.logical_run not in names))
 
 
 def _without_rivals(queue: RunQueue, rules: QueueRules) -> RunQueue:
-    """Keep the newest of the runs that wait for one place: that of a version, or of a pipeline with only one."""
+    """Keep only the newest waiting run of a version, or of a pipeline of which only the newest version waits."""
     waiting = [entry for entry in queue.queued if not entry.continues]
     queue = _keep_newest(
         queue, waiting, _version, lambda entry: (entry.generation, entry.asked_at, entry.logical_run)
@@ -222,14 +223,14 @@ def _version(entry: QueueEntry) -> tuple[str, ...]:
 
 
 def _bounded(queue: RunQueue) -> RunQueue:
-    """Keep the line within its length: the last of the longest line is put in line again by a later sweep."""
+    """Limit the number of waiting runs: remove the last run of the longest line, which a later sweep adds again."""
     while len(queue.queued) > MAX_QUEUED:
         queue = replace(queue, queued=_without(queue.queued, _last(queue).logical_run))
     return queue
 
 
 def _fitting(queue: RunQueue) -> RunQueue:
-    """Keep the row within its size, in the same way; without that Azure would refuse every change that adds a run."""
+    """Limit the row's size in the same way, because Azure would refuse changes that make it too large."""
     chars = sum(map(_chars, (*queue.running, *queue.queued))) + sum(map(_chars, queue.dropped))
     while chars > MAX_ROW_CHARS and queue.queued:
         last = _last(queue)
@@ -238,7 +239,7 @@ def _fitting(queue: RunQueue) -> RunQueue:
 
 
 def _last(queue: RunQueue) -> QueueEntry:
-    """Return the last of the longest line."""
+    """Return the last run of the pipeline with the longest line."""
     lengths = Counter(entry.pipeline for entry in queue.queued)
     return max(queue.queued, key=lambda entry: (lengths[entry.pipeline], entry.place))
 

@@ -1,4 +1,4 @@
-"""The state machine of a run, in one table: states, legal transitions, and who may cause them.
+"""The state machine of a run in one table: states, legal transitions, and the actors that may cause them.
 
 ``python -m tools.reference_pages`` generates ``docs/states.md`` from it.
 """
@@ -30,7 +30,7 @@ class RunState(StrEnum):
 
 
 class Actor(StrEnum):
-    """Who changes a run's state."""
+    """An actor that changes a run's state."""
 
     SUBMISSION = "submission"
     RECONCILIATION = "reconciliation"
@@ -57,7 +57,7 @@ MEANINGS: Mapping[RunState, str] = {
 
 @dataclass(frozen=True)
 class Transition:
-    """One legal move."""
+    """One legal transition."""
 
     source: RunState
     target: RunState
@@ -68,10 +68,10 @@ _S = RunState
 _SUBMITTERS = frozenset({Actor.SUBMISSION, Actor.SWEEP})
 _FOLLOWERS = frozenset({Actor.RECONCILIATION, Actor.SWEEP})
 _CANCELERS = frozenset({Actor.SUBMISSION, Actor.PERSON, Actor.SWEEP})
-"""A person cancels, or the submission of a newer generation if the pipeline has cancel_and_train."""
+"""Actors that may cancel: a person, and the submission of a newer generation with `cancel_and_train`."""
 
 _OVERRIDERS = frozenset({Actor.PERSON})
-"""A person registers a model against the gate's decision; nothing else moves a run that has ended."""
+"""A person registers a model against the gate's decision. No other transition starts from an end state."""
 
 
 def _moves(source: RunState, targets: tuple[RunState, ...], actors: frozenset[Actor]) -> tuple[Transition, ...]:
@@ -92,7 +92,7 @@ TABLE: tuple[Transition, ...] = (
 )
 """Transitions only go forward. ``notified`` is a time, not a state, so that the state still says how the run ended.
 
-A running job is canceled by asking Azure ML; reconciliation moves the run when the job has ended.
+A running job is canceled by a request to Azure ML; reconciliation moves the run when the job has ended.
 """
 
 _ACTORS = {(move.source, move.target): move.actors for move in TABLE}
@@ -100,7 +100,7 @@ TRANSITIONS: Mapping[RunState, frozenset[RunState]] = {
     state: frozenset(move.target for move in TABLE if move.source is state) for state in RunState
 }
 SETTLED = frozenset(RunState) - {move.source for move in TABLE if move.actors != _OVERRIDERS}
-"""States that a run does not leave by itself; only its notifications remain to be sent."""
+"""End states, in which only the notifications of a run remain to be sent."""
 AWAITING_SUBMISSION = frozenset({RunState.PLANNED, RunState.SUBMITTING})
 
 
@@ -110,6 +110,6 @@ def is_legal(source: RunState, target: RunState, actor: Actor) -> bool:
 
 
 def check_transition(run_id: str, current: RunState, target: RunState) -> None:
-    """Raise IllegalTransitionError if a run's state does not lead to another; staying is always legal."""
+    """Raise IllegalTransitionError if a run may not change from one state to another; staying is always legal."""
     if target is not current and target not in TRANSITIONS[current]:
         raise IllegalTransitionError(run_id, current, target)

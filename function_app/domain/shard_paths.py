@@ -1,6 +1,6 @@
-"""Blob paths: ``dataset/version/shard``, for datasets and splits of a pipeline.
+"""Blob paths, ``dataset/version/shard``, for the datasets and splits of pipelines.
 
-If the layout allows it, shards may be in folders below their version.
+Shards may be in folders below their version if the layout allows it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NAMES = Layout()
 
 @dataclass(frozen=True, kw_only=True)
 class ShardPlace:
-    """A position in a split of a dataset version, and the file for it."""
+    """A position in a split of a dataset version, and its file."""
 
     dataset_version: DatasetVersion
     shard: ShardName
@@ -30,7 +30,7 @@ class ShardPlace:
 
     @property
     def path(self) -> str:
-        """Within the data container."""
+        """Path within the data container."""
         return f"{self.dataset_version}/{self.shard.name}"
 
 
@@ -55,7 +55,7 @@ def shard_place(path: str, pipelines: Mapping[str, Pipeline]) -> ShardPlace:
 
 
 def without_pipeline(dataset: str, datasets: Collection[str]) -> str:
-    """Return why an upload to a dataset is ignored, and which datasets have a pipeline."""
+    """Return why an upload to a dataset is ignored, with the datasets that have a pipeline."""
     others = f"there are pipelines for {_listed(datasets)}" if datasets else "there is no pipeline at all"
     return f"dataset {dataset!r} has no pipeline; {others}"
 
@@ -63,9 +63,9 @@ def without_pipeline(dataset: str, datasets: Collection[str]) -> str:
 def shard_of_version(
     version: str, name: str, *, splits: Collection[str] | None, pipeline: str, layout: Layout = NAMES
 ) -> ShardName:
-    """Return the shard that a path within a version means. Raises NotAShardError, also for synthetic data.
+    """Return the shard that a path within a version names. Raises NotAShardError, also for synthetic data.
 
-    ``splits`` are those of the pipeline: empty for synthetic data, None if they are unknown.
+    ``splits`` are the pipeline's splits: empty for synthetic data, None if unknown.
     """
     if splits is not None and not splits:
         raise NotAShardError(f"pipeline {pipeline} trains on synthetic data and accepts no shards")
@@ -81,13 +81,13 @@ def shard_of_version(
 
 
 def counted_version(path: str, pipelines: Mapping[str, Pipeline]) -> tuple[Pipeline, DatasetVersion] | None:
-    """Return the version whose stated record counts are at a path; None if the path is no such file."""
+    """Return the version whose record counts are stated in the file at a path; None if it is another file."""
     found = _version_of(path, pipelines)
     return found[:2] if found is not None and found[2] in COUNT_FILES else None
 
 
 def marked_version(path: str, pipelines: Mapping[str, Pipeline]) -> tuple[Pipeline, DatasetVersion] | None:
-    """Return the version whose marker is at a path; None if the path is no marker."""
+    """Return the version whose marker is at a path; None if it is not a marker."""
     found = _version_of(path, pipelines)
     return found[:2] if found is not None and found[0].data.layout.is_marker(found[2]) else None
 

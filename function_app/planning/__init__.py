@@ -1,1 +1,1 @@
-"""What a run will take and cost, before it is submitted: from earlier runs, or from published figures."""
+"""Predict the time and cost of a run before it is submitted, from earlier runs or from published figures."""

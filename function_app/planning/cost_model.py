@@ -1,7 +1,7 @@
-"""The cost model: time for a record from published figures, for pipelines that have not run yet.
+"""The cost model: time per record from published figures, for pipelines that have not run yet.
 
-Throughput of ResNet-50 on the GPU, divided by how many operations more the network needs; shares of a linear speed-up
-for the GPUs of a node and for nodes. docs/plan.md has the formula.
+The throughput of ResNet-50 on the GPU is divided by the network's operations relative to ResNet-50's, and multiplied
+by shares of a linear speed-up for the GPUs of a node and for the nodes. docs/plan.md has the formula.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from shared.vm_sizes import vm_size
 REFERENCE = "ResNet50"
 REFERENCE_PIXELS = 224
 MAX_SPEED_UP = 5.0
-"""Small networks: how many times ResNet-50's rate at most, since loading then takes the time. Assumed."""
+"""Maximum rate of small networks as a multiple of ResNet-50's, because loading then takes the time. Assumed."""
 GPUS_OF_NODE, SERVERS = 8, 128
-"""Where the shares of `prices.Scaling` were measured."""
+"""The configuration with which the shares of `prices.Scaling` were measured."""
 VGG_SHARE, VGG_RDMA = 0.68, 1.30
-"""VGG-16 on 128 servers, and what RDMA gives it: Sergeev & Del Balso 2018 (arXiv 1802.05799), section 5."""
+"""VGG-16 on 128 servers, and its gain from RDMA: Sergeev & Del Balso 2018 (arXiv 1802.05799), section 5."""
 
 _AT = {299: ("InceptionV3", "InceptionResNetV2", "Xception"), 331: ("NASNetLarge",)}
 _AT |= {240: ("EfficientNetB1",), 260: ("EfficientNetB2",), 300: ("EfficientNetB3",), 380: ("EfficientNetB4",)}
@@ -68,14 +68,14 @@ OPERATIONS: Mapping[str, float] = {
     "ConvNeXtLarge": 34.4,
     "ConvNeXtXLarge": 60.9,
 }
-"""Network → multiply-adds of one image in thousand millions, at the size of the paper."""
+"""Network → billions of multiply-adds for one image, at the paper's image size."""
 _BY_LOWER_CASE = {name.lower(): name for name in OPERATIONS}
 SMALL = frozenset({"small_cnn"})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """Where processes run: VM size, nodes, and all processes together."""
+    """The place of the processes: VM size, nodes, and number of all processes."""
 
     vm_size: str
     num_nodes: int
@@ -89,7 +89,7 @@ class CostModel:
     prices: Prices
     options: TrainingOptions
     pixels: int
-    """Height times width of an image as the network gets it; 0 if that is not known."""
+    """Height times width of the network's input image; 0 if unknown."""
 
     @property
     def is_of_reference(self) -> bool:
@@ -97,14 +97,14 @@ class CostModel:
         return self.options.model_name.lower().startswith(REFERENCE.lower())
 
     def record_s(self, place: Place) -> float | None:
-        """Return the seconds for one record with all processes at work; None without a figure for GPU or network."""
+        """Return the seconds per record with all processes; None without a figure for the GPU or the network."""
         rate, known = self._rate(place.vm_size), vm_size(place.vm_size)
         if rate is None or known is None:
             return None
         return 1 / (place.num_ranks * rate * self._share(place, infiniband=known.infiniband))
 
     def _rate(self, size: str) -> float | None:
-        """Return the images/s of one GPU."""
+        """Return the images per second of one GPU."""
         known = vm_size(size)
         figures = self.prices.gpus.get(known.gpu) if known else None
         work = self._work()

@@ -16,39 +16,39 @@ from shared.vm_sizes import vm_size
 
 HOUR_S = 3600
 WORTH = 1.25
-"""The recommended size is the fastest of those that cost at most this many times the cheapest one."""
+"""The recommended size is the fastest among the sizes that cost at most this many times the cheapest one."""
 EVALUATION = 1 / 3
-"""An evaluated record takes this share of the time of one that is trained on: the backward pass takes two thirds."""
+"""An evaluated record takes this share of a trained record's time, of which the backward pass takes two thirds."""
 ASSUMED = 2.0
-"""What is assumed of a job besides its epochs may be off by this factor."""
+"""Factor by which the assumed time of a job outside its epochs may be wrong."""
 MAX_SIZES = 12
-"""Numbers of nodes that are computed for one cluster."""
+"""How many numbers of nodes are computed for one cluster."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """What is trained."""
+    """The training whose time is estimated."""
 
     pipeline: Pipeline
     options: TrainingOptions
-    """Those of the pipeline with what a request overrides, without those of a GPU."""
+    """The pipeline's options with the request's overrides, without options for single GPUs."""
     train_records: int
     validation_records: int
     pixels: int
-    """Height times width of an image as the network gets it; 0 if that is not known."""
+    """Height times width of the network's input image; 0 if unknown."""
 
     @property
     def is_own(self) -> bool:
-        """Whether a script of the user trains, of whose epochs and batches nothing is known."""
+        """Whether the user's own script trains; its epochs and batches are unknown."""
         return is_own_script(self.pipeline.train.script)
 
     @property
     def epochs(self) -> int:
-        """Passes over the data; one for a script of the user, whose whole run is taken together."""
+        """Passes over the data; 1 for the user's own script, whose run counts as a whole."""
         return 1 if self.is_own else self.options.epochs
 
     def options_on(self, machines: Machines) -> TrainingOptions:
-        """Return the options on some machines: on another GPU than the pipeline's, that GPU's own go first."""
+        """Return the options on some machines; options for their GPU take precedence if it is another GPU."""
         if machines.gpu == self.pipeline.machines.gpu:
             return self.options
         own = self.pipeline.train.options_by_gpu.get(machines.gpu or "")
@@ -57,15 +57,15 @@ class Work:
 
 @dataclass(frozen=True, kw_only=True)
 class Site:
-    """A cluster with its machines, and what they cost."""
+    """A cluster with its machines and their price."""
 
     cluster: Cluster
     machines: Machines
     price: float | None
-    """An hour of one node; None if neither clusters.yaml nor prices.yaml says it."""
+    """Price of one node for an hour; None if neither clusters.yaml nor prices.yaml states it."""
     retired: str | None = None
     enough_for: int | None = None
-    """Nodes for which the region's quota is enough; None if that is not known."""
+    """Nodes that the region's quota allows; None if unknown."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,34 +77,34 @@ class Estimate:
     num_nodes: int
     num_ranks: int
     global_batch: int | None = None
-    """Records of one step; None for a script of the user, as are ``steps``."""
+    """Records of one step; None for the user's own script, like ``steps``."""
     steps: int | None = None
     """Steps of one epoch."""
     pace: Throughput | None = None
     start_s: float = 0.0
-    """From the submission to the start of the job: nodes start, and load the image."""
+    """Time from the submission to the start of the job, while nodes start and load the image."""
     run_s: float | None = None
-    """The job; None if nothing says how long it takes."""
+    """Time of the job; None if unknown."""
     run_low_s: float | None = None
     run_high_s: float | None = None
     idle_s: float = 0.0
-    """How long the nodes are paid after it."""
+    """Time after the job for which the nodes are still paid."""
     price: float | None = None
     cost: float | None = None
-    """Start, job and idle tail of all nodes."""
+    """Cost of all nodes for start, job and idle tail."""
     cost_low: float | None = None
     cost_high: float | None = None
     problem: str | None = None
-    """Why this size cannot be used, or ought not to be."""
+    """Why this size cannot or should not be used."""
 
     @property
     def total_s(self) -> float | None:
-        """From the submission to the end of the job."""
+        """Time from the submission to the end of the job."""
         return None if self.run_s is None else self.start_s + self.run_s
 
 
 def node_counts(cluster: Cluster, wanted: int) -> list[int]:
-    """Return the numbers of nodes to compute: one to the maximum, the wanted one among them; of many some."""
+    """Return the numbers of nodes to compute: from 1 to the maximum, with ``wanted``; a selection if many."""
     most = max(cluster.max_nodes, wanted)
     if most <= MAX_SIZES:
         return list(range(1, most + 1))
@@ -116,7 +116,7 @@ def node_counts(cluster: Cluster, wanted: int) -> list[int]:
 def estimate(
     work: Work, site: Site, num_nodes: int, prices: Prices | None, observations: Sequence[Observation]
 ) -> Estimate:
-    """Return time and cost on a number of nodes."""
+    """Return the time and cost on a number of nodes."""
     machines, options = site.machines, work.options_on(site.machines)
     ranks = num_nodes * processes_under(work.pipeline.train.distribution, machines)
     found = Estimate(
@@ -142,7 +142,7 @@ def estimate(
 
 
 def _misfit(work: Work, batch: int, ranks: int) -> str | None:
-    """Return why the data cannot be shared among so many processes."""
+    """Return why the data cannot be divided among so many processes."""
     if work.train_records < batch:
         return f"{ranks} processes need {batch:,} records for one step, and there are {work.train_records:,}"
     lanes = work.options.num_lanes
@@ -175,7 +175,7 @@ def _timed(
     )
     if known is None:
         return found
-    if job_s is None:  # no run has shown what it takes to start, evaluate and export
+    if job_s is None:  # No run has shown the time for starting, evaluating and exporting.
         images += round(work.validation_records * EVALUATION)
         assumed_s = prices.job_s if prices and not work.is_own else 0.0
         job_s = (assumed_s / ASSUMED, assumed_s, assumed_s * ASSUMED)
@@ -204,15 +204,15 @@ def _median(values: Sequence[float | None]) -> float | None:
 
 
 def _besides(values: Sequence[float | None]) -> tuple[float, float, float] | None:
-    """Return the least, the median and the most of what jobs took besides their epochs, a tenth apart at least."""
+    """Return minimum, median and maximum of the jobs' time outside their epochs, at least a tenth apart."""
     known = [each for each in values if each is not None]
     return (min(known) * 0.9, median(known), max(known) * 1.1) if known else None
 
 
 def recommended(estimates: Sequence[Estimate]) -> Estimate | None:
-    """Return the fastest of the sizes that cost at most a quarter more than the cheapest one; None without any.
+    """Return the fastest size that costs at most a quarter more than the cheapest one; None if there is none.
 
-    A size that cannot be used, or is too slow for the time limit, is left out.
+    Sizes that cannot be used, or are too slow for the time limit, are left out.
     """
     usable = [one for one in estimates if one.problem is None and one.cost is not None and one.total_s is not None]
     if not usable:
@@ -224,13 +224,13 @@ def recommended(estimates: Sequence[Estimate]) -> Estimate | None:
 
 @dataclass(frozen=True, kw_only=True)
 class OneNode:
-    """Several nodes beside one node with as many GPUs, or the one with the most."""
+    """A comparison of several nodes with one node that has as many GPUs, or the most GPUs."""
 
     several: Estimate
     one: Estimate
 
     def in_words(self, currency: str) -> str:
-        """Return what the numbers say."""
+        """Return the comparison in words."""
         several, one = self.several, self.one
         texts = [
             f"{each.num_nodes} {'node' if each.num_nodes == 1 else 'nodes'} of {each.vm_size} ({each.num_ranks} "
@@ -257,9 +257,9 @@ def _money(cost: float | None, currency: str) -> str:
 
 
 def one_node(several: Estimate, estimates: Sequence[Estimate]) -> OneNode | None:
-    """Return the one node to compare several nodes with: the cheapest with as many processes, or the largest.
+    """Return the single node with which to compare: the cheapest with as many processes, or the largest one.
 
-    None if there is no node with more than one process to compare with, or nothing is known of the time.
+    Return None if no node has more than one process, or if the time is unknown.
     """
     if several.num_nodes == 1 or several.total_s is None:
         return None

@@ -1,4 +1,4 @@
-"""The body of the request that submits a job to Azure ML, for plans. A contract test compares it with the SDK's."""
+"""The request body that submits a job to Azure ML, shown in plans. A contract test compares it with the SDK's."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from function_app.domain.jobs import JobSpec, Workspace
 
 
 def job_body(spec: JobSpec, workspace: Workspace) -> dict[str, Any]:
-    """Return the body of ``PUT …/workspaces/NAME/jobs/JOB``, without members that say nothing."""
+    """Return the body of ``PUT …/workspaces/NAME/jobs/JOB``, without empty members."""
     own = (
         f"/subscriptions/{workspace.subscription_id}/resourceGroups/{workspace.resource_group}"
         f"/providers/Microsoft.MachineLearningServices/workspaces/{workspace.name}"

@@ -1,4 +1,4 @@
-"""From a pipeline and a closing to estimates. It reads manifest, ledger and the deployment's files."""
+"""Compute estimates for a pipeline and a closing, from the manifest, the ledger and the deployment's files."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from shared.vm_sizes import retirement
 logger = logging.getLogger(__name__)
 
 MAX_RUNS = 50
-"""Earlier runs of a dataset that a plan learns from."""
+"""Maximum number of a dataset's earlier runs from which a plan learns."""
 _PROGRAM_WORDS = 3
 """``python -m training_job.train``."""
 
 
 def sites(pipeline: Pipeline, facts: PlanFacts) -> Iterator[Site]:
-    """Yield the clusters with their machines, the pipeline's own first. One whose size is not known is left out."""
+    """Yield the clusters with their machines, the pipeline's own first. Clusters of unknown size are left out."""
     own = pipeline.train.cluster
     for name in [own, *(name for name in facts.clusters.clusters if name != own)]:
         with contextlib.suppress(ValueError):
@@ -38,7 +38,7 @@ def sites(pipeline: Pipeline, facts: PlanFacts) -> Iterator[Site]:
 
 
 def site(machines: Machines, facts: PlanFacts) -> Site:
-    """Return a cluster with what it costs."""
+    """Return a cluster with its price."""
     cluster = facts.clusters.clusters[machines.cluster]
     return Site(
         cluster=cluster,
@@ -49,7 +49,7 @@ def site(machines: Machines, facts: PlanFacts) -> Site:
 
 
 def work_of(pipeline: Pipeline, options: TrainingOptions, manifest: Manifest | None) -> Work:
-    """Return what is trained; synthetic data have no manifest of shards."""
+    """Return the training to estimate; synthetic data have no manifest of shards."""
     synthetic = options.synthetic_records
     if synthetic or manifest is None:
         train, validation = synthetic, 0
@@ -67,7 +67,7 @@ def work_of(pipeline: Pipeline, options: TrainingOptions, manifest: Manifest | N
 
 
 def _pixels(options: TrainingOptions, manifest: Manifest | None) -> int:
-    """Return height times width of an image: as the options say, otherwise as the data are; 0 where neither does."""
+    """Return height times width of an image, from the options or, without them, from the data; 0 if unknown."""
     if options.image_height and options.image_width:
         return options.image_height * options.image_width
     shapes = [one.shape for one in manifest.features if one.name == options.image_feature] if manifest else []
@@ -77,14 +77,14 @@ def _pixels(options: TrainingOptions, manifest: Manifest | None) -> int:
 
 
 def earlier_runs(dataset: str, services: RunServices) -> list[RunRecord]:
-    """Return the runs that a plan learns from, the newest first."""
+    """Return the runs from which a plan learns, newest first."""
     return services.ledger.runs(dataset=dataset, limit=MAX_RUNS)
 
 
 def prediction(run: RunRecord, services: RunServices) -> dict[str, Any]:
-    """Return what is predicted of a run that was just submitted; empty if that cannot be said.
+    """Return the prediction for a run that was just submitted; empty if there is none.
 
-    Errors are only logged, because the run has been submitted and that must be recorded.
+    Errors are only logged, because the run has been submitted and its row must be written.
     """
     try:
         return _prediction(run, services)
@@ -110,7 +110,7 @@ def _prediction(run: RunRecord, services: RunServices) -> dict[str, Any]:
 
 
 def _options(command: str, pipeline: Pipeline) -> TrainingOptions:
-    """Return the options that a job was submitted with, as far as its command can still be read."""
+    """Return the options with which a job was submitted, if its command can still be parsed."""
     if not is_own_script(pipeline.train.script):
         with contextlib.suppress(SystemExit, ValueError), contextlib.redirect_stderr(io.StringIO()):
             return JobArguments.from_argv(shlex.split(command)[_PROGRAM_WORDS:])

@@ -1,4 +1,4 @@
-"""Predictions of runs at submission, their results, and what later plans learn from them."""
+"""Predictions of runs at submission, their comparison with the results, and the observations for later plans."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from function_app.planning.throughput import Observation
 from shared.training_report import TrainingReport
 
 WRONG = 1 / 3
-"""A prediction that was off by more than this share of it: what was known before no longer holds."""
+"""Earlier observations are dropped if a prediction was wrong by more than this share of it."""
 MAX_NUMBER = 1e9
 ENDED = frozenset({RunState.REGISTERED, RunState.NOT_REGISTERED, RunState.COMPLETED})
 _FLAGS = frozenset(
@@ -29,12 +29,12 @@ _FLAGS = frozenset(
         "--augmentation",
     }
 )
-"""Options on which the time for a record depends; runs that differ in them do not teach each other's plans. The
-precision follows the GPU."""
+"""Options that determine the time per record; a plan learns only from runs in which they are the same. The precision
+follows the GPU."""
 
 
 def kind_of(command: str) -> str:
-    """Return a digest of what the time for a record depends on in a job's command."""
+    """Return a digest of the options in a job's command that determine the time per record."""
     try:
         words = shlex.split(command)
     except ValueError:
@@ -47,7 +47,7 @@ def kind_of(command: str) -> str:
 
 
 def prediction_of(estimate: Estimate, *, records: int, as_of: str | None) -> dict[str, Any]:
-    """Return what a run's row keeps of its plan, as JSON-ready members."""
+    """Return the part of a plan that a run's row keeps, as JSON-ready members."""
     return {
         "vm_size": estimate.vm_size,
         "records": records,
@@ -63,7 +63,7 @@ def prediction_of(estimate: Estimate, *, records: int, as_of: str | None) -> dic
 
 
 def shown_pace(run: RunRecord, report: TrainingReport) -> dict[str, float]:
-    """Return what a completed run has shown: the time for a record, and what its job took besides; empty without."""
+    """Return a completed run's time per record and the other time of its job; empty if unknown."""
     ran_s = _ran_s(run)
     timed = [
         (float(epoch["duration_s"]), float(epoch["images_per_s"]))
@@ -94,24 +94,24 @@ def _ran_s(run: RunRecord) -> float | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Expected:
-    """What was predicted of a run's job."""
+    """The prediction of a run's job."""
 
     run_s: float
     low_s: float
     high_s: float
     hourly: float | None
-    """What an hour on all its nodes costs; None without a price."""
+    """Price of all its nodes for an hour; None if there is no price."""
     source: str
     as_of: str | None
 
     @property
     def cost(self) -> float | None:
-        """The cost of the job alone, which the ledger can measure: without start and idle tail."""
+        """The cost of the job without start and idle tail, because the ledger can measure only the job."""
         return None if self.hourly is None else self.hourly * self.run_s / HOUR_S
 
 
 def expected(run: RunRecord) -> Expected | None:
-    """Return what was predicted of a run; None if nothing was."""
+    """Return the prediction of a run; None if there is none."""
     known = run.prediction
     if not all(_is_rate(known.get(name)) for name in ("run_s", "run_low_s", "run_high_s")):
         return None
@@ -127,29 +127,29 @@ def expected(run: RunRecord) -> Expected | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """A prediction beside what happened."""
+    """A prediction and the measured result."""
 
     expected: Expected
     measured_s: float
 
     @property
     def measured_cost(self) -> float | None:
-        """What the job has cost at the predicted price."""
+        """Cost of the job at the predicted price."""
         return None if self.expected.hourly is None else self.expected.hourly * self.measured_s / HOUR_S
 
     @property
     def error(self) -> float:
-        """Difference from what was predicted, as a share of it: 0.5 where the job took half as long again."""
+        """Relative difference from the prediction: 0.5 if the job took 50 % longer."""
         return self.measured_s / self.expected.run_s - 1
 
     @property
     def is_wrong(self) -> bool:
-        """Whether it was off by more than a third."""
+        """Whether the prediction was wrong by more than a third."""
         return abs(self.error) > WRONG
 
 
 def outcome_of(run: RunRecord) -> Measured | None:
-    """Return the comparison for a run that has completed in one attempt; None without a prediction."""
+    """Return the comparison for a run that completed in one attempt; None without a prediction."""
     known, measured_s = expected(run), _ran_s(run)
     if known is None or run.state not in ENDED or run.attempt > 1 or not measured_s:
         return None
@@ -157,9 +157,9 @@ def outcome_of(run: RunRecord) -> Measured | None:
 
 
 def observations(runs: Sequence[RunRecord], kind: str) -> list[Observation]:
-    """Return what runs, newest first, teach of one kind of training.
+    """Return the observations that runs, newest first, give for one kind of training.
 
-    Where a prediction was wrong by more than a third, something has changed: that run and later ones count alone.
+    If a prediction was wrong by more than a third, something has changed: only that run and later ones count.
     """
     found: list[Observation] = []
     for run in runs:

@@ -1,4 +1,4 @@
-"""The time for a record, with an interval: fitted to earlier runs if there are any, otherwise from the cost model.
+"""Time per record with an interval, fitted to earlier runs if there are any, otherwise from the cost model.
 
 Pure functions. docs/plan.md has the formulas.
 """
@@ -13,39 +13,39 @@ from typing import Literal
 from function_app.planning.cost_model import Place
 
 Source = Literal["fitted", "scaled", "published"]
-"""A line through runs of several sizes; the cost model, or a power, scaled to what runs have shown; figures alone."""
+"""A line fitted to runs of several sizes; the cost model, or a power law, scaled to runs; published figures only."""
 
 _T95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 """Student's t for 95 %, two-sided, with 1 to 10 degrees of freedom."""
 _T95_MANY = 2.0
 MIN_SPREAD = 0.05
-"""Runs of the same job differ by so much at least."""
+"""Minimum spread of runs of the same job."""
 FEW, MANY = 1, 3
 ONE_RUN, OTHER_SIZE, PUBLISHED, OTHER_NETWORK = math.log(1.5), math.log(2), math.log(2), math.log(3)
-"""Half-widths of intervals in natural logarithms, where nothing was measured that would say it. Assumed."""
+"""Half-widths of intervals in natural logarithms if they were not measured. Assumed."""
 FAR = 0.1
-"""What each doubling of processes beyond what was measured adds to the half-width. Assumed."""
+"""Addition to the half-width for each doubling of processes beyond the measured numbers. Assumed."""
 WIDEST = math.log(10)
 GAIN = 0.9
-"""Without figures: twice the processes take 2 ** -0.9 of the time. Assumed."""
+"""Exponent without figures: twice the processes take 2 ** -0.9 of the time. Assumed."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Observation:
-    """What one earlier run has shown."""
+    """The measurements of one earlier run."""
 
     place: Place
     record_s: float
-    """Seconds for one record with all processes at work."""
+    """Seconds per record with all processes."""
     job_s: float | None = None
-    """Seconds of the job besides its epochs; None if it was resumed."""
+    """Seconds of the job outside its epochs; None if it was resumed."""
     start_s: float | None = None
     """Seconds from the submission to the start."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Throughput:
-    """The time for a record on some machines, with its interval of 95 %."""
+    """The time per record on some machines, with its 95 % interval."""
 
     record_s: float
     low_s: float
@@ -61,7 +61,7 @@ def pace(
     *,
     is_reference: bool,
 ) -> Throughput | None:
-    """Return the time for a record; None if neither runs nor figures say anything.
+    """Return the time per record; None if there are neither runs nor figures.
 
     ``model`` is the cost model; ``is_reference`` says that its figures were measured on this network.
     """
@@ -83,7 +83,7 @@ def pace(
 
 
 def _scaled(base: float, logs: Sequence[float], widest: float, distance: float, *, is_here: bool) -> Throughput:
-    """Scale a shape to the mean of what runs have shown."""
+    """Scale a shape to the mean of the runs."""
     mean, width = sum(logs) / len(logs), widest
     if is_here and len(logs) > 1:
         spread = math.sqrt(sum((each - mean) ** 2 for each in logs) / (len(logs) - 1))
@@ -115,7 +115,7 @@ def _pace(value: float, width: float, source: Source, num_runs: int) -> Throughp
 
 
 def _distance(place: Place, runs: Iterable[Observation]) -> float:
-    """Return how many doublings of processes lie between a place and the nearest run."""
+    """Return the number of doublings of processes between a place and the nearest run."""
     return min(abs(math.log2(place.num_ranks / one.place.num_ranks)) for one in runs)
 
 

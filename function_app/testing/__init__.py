@@ -1,1 +1,1 @@
-"""The ports in memory, for tests: they keep the same contract tests as the adapters. Not deployed."""
+"""The ports in memory, for tests; not deployed. They pass the same contract tests as the adapters."""

@@ -1,4 +1,4 @@
-"""Azure ML and recipients of notifications in memory, for tests, under the adapters' contract tests."""
+"""Azure ML and recipients of notifications in memory, for tests. They pass the adapters' contract tests."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ _ENDED = frozenset({"Completed", "Failed", "Canceled"})
 
 @dataclass(kw_only=True)
 class MemoryJobs:
-    """Implements JobService; tests move a job with ``become``, as the service does by itself."""
+    """Implements JobService. Tests change a job's status with ``become``; in Azure the service changes it."""
 
     submitted: dict[str, JobSpec] = field(default_factory=dict)
-    """Jobs by name, as they were first sent."""
+    """Jobs by name, as first submitted."""
     submissions: list[str] = field(default_factory=list)
-    """Names in the order of the calls, repeated calls included."""
+    """Names in the order of the calls, including repeated calls."""
     statuses: dict[str, JobStatus] = field(default_factory=dict)
     logs: dict[str, str] = field(default_factory=dict)
     """Logs of rank 0 by the job's name, and of rank n by ``name/n``."""
     metrics: dict[str, dict[str, float]] = field(default_factory=dict)
-    """What jobs logged to their MLflow runs, by the job's name."""
+    """Metrics that jobs logged to their MLflow runs, by the job's name."""
     metrics_refusal: str | None = None
     """If set, reading metrics raises it."""
     refusal: str | None = None
@@ -46,22 +46,22 @@ class MemoryJobs:
     known_assets: JobAssets = field(
         default_factory=lambda: JobAssets(image=f"registry.example/training@sha256:{'1' * 64}", commit="2" * 40)
     )
-    """What is known of every job's environment and code."""
+    """Environment and code of every job."""
     deleted_computes: set[str] = field(default_factory=set)
     """Missing computes; all others exist."""
     capacity_now: Capacity = field(default_factory=lambda: Capacity(refusal=ROLE_MISSING))
-    """The clusters and quotas; by default those visible to an identity with a role only on the workspace."""
+    """Clusters and quotas; by default those that an identity with a role only on the workspace can read."""
     capacity_refusal: LandfallError | None = None
     """If set, reading clusters and quotas raises it."""
     unpublished: set[str] = field(default_factory=set)
     """ARM ids of files, environments and code that are not published; all others are."""
 
     def become(self, name: str, status: str, *, error: str | None = None, error_code: str | None = None) -> None:
-        """Move a job to one of Azure ML's statuses."""
+        """Change a job's status to one of Azure ML's."""
         self.statuses[name] = replace(self.statuses[name], status=status, error=error, error_code=error_code)
 
     def forget(self, name: str) -> None:
-        """Lose a job, as a deleted workspace does."""
+        """Delete a job, as the deletion of the workspace does."""
         del self.statuses[name]
 
     def submit(self, spec: JobSpec) -> JobStatus:

@@ -1,4 +1,4 @@
-"""The ledger in memory, for tests: it keeps the same contract tests as the tables."""
+"""The ledger in memory, for tests. It passes the same contract tests as the tables."""
 
 from __future__ import annotations
 
@@ -214,7 +214,7 @@ class MemoryLedger:
         """See Ledger."""
 
         def place(run: RunRecord) -> tuple[timedelta, str]:
-            return _LATEST - run.created_at, run.run_id  # as the table does it where two are of the same time
+            return _LATEST - run.created_at, run.run_id  # like the table, if two have the same time
 
         with self._lock:
             rows = [r for r in self.run_rows.values() if dataset in (None, r.dataset_version.dataset)]
@@ -355,7 +355,7 @@ class MemoryLedger:
 
 
 class MemoryDeadLetterSource:
-    """Implements DeadLetterSource; ``lying`` is what was given up and not yet moved."""
+    """Implements DeadLetterSource; ``lying`` has the payloads that were given up and not yet moved."""
 
     def __init__(self, *lying: Undelivered) -> None:
         self.lying = list(lying)

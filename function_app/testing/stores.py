@@ -1,4 +1,4 @@
-"""Shards, documents and the queue in memory: shipped for tests and trials, under the adapters' contract tests."""
+"""Shards, documents and the queue in memory, for tests and trials. They pass the adapters' contract tests."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9._/-]*")
 
 
 class MemoryShardStore:
-    """Implements ShardStore; ``put`` and ``delete`` are what the data owner does."""
+    """Implements ShardStore; ``put`` and ``delete`` are the data owner's actions."""
 
     def __init__(self, clock: Clock = utcnow) -> None:
         self.blobs: dict[str, tuple[BlobFacts, bytes]] = {}
@@ -31,7 +31,7 @@ class MemoryShardStore:
         self._lock = threading.Lock()
 
     def put(self, path: str, content: bytes) -> BlobFacts:
-        """Upload a blob: every upload has an ETag of its own, also of the same bytes."""
+        """Upload a blob. Every upload gets a new ETag, even with the same bytes."""
         with self._lock:
             etag = f"0X{next(self._numbers):016X}"
             facts = BlobFacts(path=path, etag=etag, size_bytes=len(content), last_modified=self._clock())
@@ -67,14 +67,14 @@ class MemoryShardStore:
 
 @dataclass(frozen=True)
 class MemoryShardSource:
-    """Implements ShardSource, pinned as a blob is."""
+    """Implements ShardSource, pinned to one content like a blob."""
 
     store: MemoryShardStore
     facts: BlobFacts
 
     @property
     def name(self) -> str:
-        """The last segment of the path."""
+        """Last segment of the path."""
         return self.facts.path.rpartition("/")[2]
 
     @property
@@ -140,7 +140,7 @@ class MemoryDocumentStore:
 
 
 class MemoryRequestQueue:
-    """Implements RequestQueue and MessageQueue; ``messages`` are what the trigger would be given."""
+    """Implements RequestQueue and MessageQueue; ``messages`` are those that the trigger would receive."""
 
     def __init__(self) -> None:
         self.messages: list[str] = []
@@ -163,7 +163,7 @@ class MemoryRequestQueue:
         self.messages.append(text)
 
     def take(self, limit: int, *, hidden_for: timedelta) -> Sequence[QueuedMessage]:
-        """See MessageQueue. What is taken reappears with `reappear`, not with time."""
+        """See MessageQueue. Messages that were taken reappear with `reappear`, not with time."""
         del hidden_for
         texts, self.messages[:limit] = self.messages[:limit], []
         self._deliveries.update(texts)
@@ -179,18 +179,18 @@ class MemoryRequestQueue:
         self.taken.pop(message.message_id, None)
 
     def reappear(self) -> None:
-        """Let the time pass after which taken messages are delivered again."""
+        """Make taken messages visible again, as if their time had passed."""
         self.messages += [message.text for message in self.taken.values()]
         self.taken.clear()
 
     @property
     def requests(self) -> list[TrainingRequest]:
-        """The messages, read."""
+        """The messages, parsed."""
         return [TrainingRequest.from_json(message) for message in self.messages]
 
 
 class MemoryRejectedCopies:
-    """Implements RejectedCopies; ``blobs`` are there to be asserted on."""
+    """Implements RejectedCopies; tests assert on ``blobs``."""
 
     def __init__(self, shards: MemoryShardStore) -> None:
         self.shards = shards

@@ -1,1 +1,1 @@
-"""The only modules that import the Azure SDKs, and the in-memory doubles that keep the same contracts."""
+"""Implementations of the ports with Azure's services; no other modules import the Azure SDKs."""

@@ -1,7 +1,7 @@
-"""Notifications to people through Apprise: e-mail, Teams, Slack, SMS and whatever else has an Apprise URL.
+"""Notifications to people through Apprise: e-mail, Teams, Slack, SMS and other services with an Apprise URL.
 
-Apprise is imported with the first notification that needs it. It reports a failure as False and says why in its log
-only, which is kept for the error message with all parts of the address masked.
+Apprise is imported for the first notification that needs it. It returns False for a failure and only logs the reason.
+The error message therefore contains the logged lines, with all parts of the address masked.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ if TYPE_CHECKING:
 
 MAX_TITLE_CHARS = 200
 MAX_BODY_CHARS = 4000
-"""Services with lower limits truncate further."""
+"""Maximum length; services with lower limits truncate further."""
 MAX_SAID = 5
 TIMEOUT_S = 10.0
 LOCAL = frozenset({"dbus", "gio", "glib", "gnome", "kde", "macosx", "qt", "syslog", "windows"})
-"""Schemas of Apprise that show something on the machine itself."""
+"""Apprise's schemas that notify on the machine itself."""
 MIN_SECRET_CHARS = 4
 
 
 class _Said(logging.Handler):
-    """Keeps what Apprise logs, for each thread apart."""
+    """Collects the lines that Apprise logs, separately for each thread."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
         self.local = threading.local()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep a message, if this thread asks for them."""
+        """Keep a message if this thread collects them."""
         kept: list[str] = getattr(self.local, "kept", [])
         if len(kept) < MAX_SAID:
             kept.append(record.getMessage())
@@ -54,12 +54,12 @@ class AppriseNotifier:
     """Implements Notifier. The URL is a secret, so no message contains it or a part of it."""
 
     def __init__(self, url: str, links: Links = NO_LINKS) -> None:
-        """Take a URL that `settings.read_apprise_url` has checked; Apprise reads it with the first notification."""
+        """Store a URL that `settings.read_apprise_url` has checked. Apprise parses it at the first notification."""
         self._url = url
         self._links = links
 
     def send(self, notification: NotificationRecord) -> None:
-        """See Notifier. Redirects are refused and certificates checked, even if the URL asks for something else."""
+        """See Notifier. Redirects are refused and certificates checked, even if the URL states otherwise."""
         title, body = for_people(notification, self._links)
         kept: list[str] = []
         _said.local.kept = kept
@@ -69,7 +69,7 @@ class AppriseNotifier:
         except NotificationError:
             raise
         except Exception as error:
-            problem = type(error).__name__  # its text may quote the URL
+            problem = type(error).__name__  # The text of the error may contain the URL.
             raise NotificationError(f"{notification.recipient} was not reached: {problem}") from error
         finally:
             _said.local.kept = []
@@ -97,7 +97,7 @@ class AppriseNotifier:
         return service
 
     def _masked(self, said: list[str]) -> str:
-        """Return what Apprise logged, as one line without any part of the URL that could be a secret."""
+        """Return the logged lines as one line, without any part of the URL that could be a secret."""
         text = one_line(mask_secrets(" ".join(said)))
         parts = {part for part in re.split(r"[/:@?&=,+\s]", self._url) if len(part) >= MIN_SECRET_CHARS}
         for part in sorted({*parts, *(unquote(part) for part in parts)}, key=len, reverse=True):
@@ -110,14 +110,14 @@ def _texts(names: Any) -> frozenset[str]:
 
 
 def _apprise() -> tuple[Any, Any, Any]:
-    """Import Apprise; return an asset, what makes a service of a URL, and the mode that cuts off long texts."""
+    """Import Apprise; return an asset, the function that parses a URL, and the mode that truncates long texts."""
     with _lock, warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of imghdr, which one of its services imports
+        warnings.simplefilter("ignore", DeprecationWarning)  # for imghdr, which one of its services imports
         from apprise import Apprise, AppriseAsset, OverflowMode
         from apprise.manager_plugins import NotificationManager
 
         plugins: Any = NotificationManager
-        plugins().load_modules()  # a second time it does nothing
+        plugins().load_modules()  # A repeated call has no effect.
 
         asset = AppriseAsset(
             app_id="Landfall",
@@ -133,5 +133,5 @@ def _apprise() -> tuple[Any, Any, Any]:
         log = logging.getLogger("apprise")
         if _said not in log.handlers:
             log.addHandler(_said)
-            log.propagate = False  # it may quote addresses
+            log.propagate = False  # The log may contain addresses.
         return asset, Apprise.instantiate, OverflowMode.TRUNCATE

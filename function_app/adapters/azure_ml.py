@@ -40,26 +40,26 @@ if TYPE_CHECKING:
     from azure.core.exceptions import HttpResponseError
 
 RUN_ID_TAG = "landfall.run_id"
-"""A tag of every job that Landfall submits; the service can list jobs by it."""
+"""The tag of every job that Landfall submits, by which the service can list jobs."""
 
 OPTIONS: dict[str, Any] = {"retry_total": 3, "connection_timeout": 5, "read_timeout": 30}
-"""The SDK's own read time-out is 300 s: longer than an HTTP answer of a function may take."""
+"""The SDK's default read time-out, 300 s, is longer than a function's HTTP response may take."""
 
 CAPACITY_S = 30.0
-"""How long clusters and quotas are cached, so that showing a plan again sends no request."""
+"""How long clusters and quotas are cached, so that a repeated plan sends no requests."""
 MAX_DETAIL_CHARS = 2000
 _TRY_LATER = frozenset({401, 408, 409, 429})
-"""401: the token has expired; the next try gets another one."""
+"""Statuses after which a retry may help. 401: the token has expired, and a retry gets a new one."""
 _IMMUTABLE = ("JobPropertyImmutable", "cannot be changed")
-"""How Azure ML says that a job of this name exists with other content."""
+"""Azure ML's message if a job with this name exists with other content."""
 _UNKNOWN_COMPUTE = ("UnknownTargetType", "Unknown compute target")
-"""How Azure ML says that the job's compute does not exist; it does not say which one that is."""
+"""Azure ML's message if the job's compute does not exist. It does not name the compute."""
 _MISSING = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND})
-"""Error codes of a job whose environment or code does not exist."""
+"""Statuses if the environment or code of a job does not exist."""
 
 
 class WorkspaceClient:
-    """One workspace. Importing ``azure.ai.ml`` costs 0.9 s of CPU and 80 MB, so it waits for the first use."""
+    """One workspace. ``azure.ai.ml`` is imported at the first use, because that costs 0.9 s of CPU and 80 MB."""
 
     def __init__(
         self,
@@ -93,13 +93,13 @@ class WorkspaceClient:
             return self._tracking
 
     def forget(self) -> None:
-        """Build the client again at the next call, because its credential caches tokens, even refused ones."""
+        """Build a new client at the next call, because the credential also caches tokens that were refused."""
         with self._lock:
             self._client = self._tracking = None
 
     @contextmanager
     def errors(self, action: str) -> Iterator[None]:
-        """As ``azure_ml_errors``; a refused token is not used again."""
+        """Translate errors like ``azure_ml_errors``. A refused token is not used again."""
         from azure.core.exceptions import HttpResponseError
 
         with azure_ml_errors(action):
@@ -132,14 +132,14 @@ class AzureMLJobs:
         self._capacity: tuple[float, Capacity | LandfallError] | None = None
 
     def submit(self, spec: JobSpec) -> JobStatus:
-        """See JobService. One PUT, one GET if the name is taken, and one before it if the job has files.
+        """See JobService. One PUT, one GET if the name is taken, and one GET before it if the job has files.
 
-        Two more if the job is refused for another reason, to find missing assets.
+        Two more requests find missing assets if the job is refused for another reason.
         """
         from azure.core.exceptions import HttpResponseError
 
         with self._client.errors(f"submit job {spec.name}"):
-            if files := files_asset(spec):  # with a missing asset it would fail on its nodes
+            if files := files_asset(spec):  # With a missing asset the job would fail only on its nodes.
                 self._refuse_unpublished(spec, files)
             jobs = self._client.get().jobs
             try:
@@ -177,7 +177,7 @@ class AzureMLJobs:
         )
 
     def status(self, name: str) -> JobStatus | None:
-        """See JobService. One GET, and another for the message of a failed or canceled job."""
+        """See JobService. One GET, and another one for the message of a failed or canceled job."""
         from azure.core.exceptions import ResourceNotFoundError
 
         with self._client.errors(f"look at job {name}"):
@@ -281,7 +281,7 @@ class AzureMLJobs:
         with self._client.errors(f"read the log of job {name}"):
             try:
                 return self._client.logs.part(self._client.get(), name, rank=rank, after=after, max_bytes=max_bytes)
-            except ResourceNotFoundError:  # the run history does not know it, or not yet
+            except ResourceNotFoundError:  # The run history does not have the job, or not yet.
                 return None
 
     def logged_metrics(self, name: str) -> Mapping[str, float]:
@@ -290,7 +290,7 @@ class AzureMLJobs:
             return read_metrics(self._client.tracking(), self._client.workspace, name)
 
     def _met(self, spec: JobSpec) -> JobStatus:
-        """Return the job that has this name if it is the same one. Raises SubmissionRefusedError if it is not."""
+        """Return the existing job with this name. Raises SubmissionRefusedError if it is not the same job."""
         met = self.status(spec.name)
         if met is not None and met.tags.get(SPEC_HASH_TAG) == spec.tags.get(SPEC_HASH_TAG):
             return met
@@ -330,7 +330,7 @@ class AzureMLModels:
             self._client.get().models.create_or_update(model)
 
     def tag(self, name: str, version: str, tag: str, value: str | None) -> None:
-        """See ModelRegistry. One GET, and one PUT where that changes something."""
+        """See ModelRegistry. One GET, and one PUT if that changes something."""
         from azure.core.exceptions import ResourceNotFoundError
 
         with self._client.errors(f"tag model {name} version {version}"):
@@ -366,12 +366,12 @@ class AzureMLModels:
 
 
 def _clusters(client: MLClient, workspace: Workspace) -> Iterator[tuple[str, ClusterNow]]:
-    """Yield the clusters with their nodes, which the SDK's own list leaves out; a contract test covers the call."""
+    """Yield the clusters with their nodes, which the SDK's own list omits. A contract test covers the call."""
     found: Any = client.compute._operation.list(workspace.resource_group, workspace.name)  # noqa: SLF001
     for resource in found:
         own: Any = getattr(resource.properties, "properties", None)
         scale: Any = getattr(own, "scale_settings", None)
-        if scale is not None:  # no cluster has none; a compute instance has
+        if scale is not None:  # Compute instances have none; every cluster has them.
             now = ClusterNow(num_nodes=int(own.current_node_count or 0), max_nodes=int(scale.max_node_count or 0))
             yield str(resource.name), now
 
@@ -381,7 +381,7 @@ def _quota(usage: Any) -> Quota:
 
 
 def _family(size: Any) -> tuple[str, OfferedFamily]:
-    """Return a size's name and family. azure-ai-ml 1.35 sets members under their names in the REST API."""
+    """Return a VM size's name and family. azure-ai-ml 1.35 names the members as the REST API does."""
     vcpus = getattr(size, "v_cp_us", None) or getattr(size, "vCPUs", None)
     return str(size.name).lower(), OfferedFamily(name=str(size.family or size.name), vcpus=int(vcpus or 0))
 
@@ -411,14 +411,14 @@ def _command_job(spec: JobSpec) -> Any:
 def _distribution(spec: JobSpec) -> Any:
     from azure.ai.ml import MpiDistribution, PyTorchDistribution, TensorFlowDistribution
 
-    if spec.distribution == "tensorflow":  # one worker for each node: the service has no number for each instance
+    if spec.distribution == "tensorflow":  # One worker per node: the service has no number per instance.
         return TensorFlowDistribution(worker_count=spec.num_nodes, parameter_server_count=0)
     kind = PyTorchDistribution if spec.distribution == "pytorch" else MpiDistribution
     return kind(process_count_per_instance=spec.processes_per_node)
 
 
 def _status(job: Any) -> JobStatus:
-    word = getattr(job.status, "value", job.status)  # an enumeration in some answers, a string in others
+    word = getattr(job.status, "value", job.status)  # an enumeration in some responses, a string in others
     return JobStatus(
         name=str(job.name), status=str(word), tags=dict(job.tags or {}), studio_url=job.studio_url or None
     )
@@ -430,11 +430,11 @@ def _says(error: HttpResponseError, marks: tuple[str, ...]) -> bool:
 
 MAX_CODES = 5
 _CODE = re.compile(r'"code": "(\w+)"')
-"""Inner codes, as the SDK's error prints the additional information of the answer."""
+"""Inner codes in the additional information of a response, as the SDK's error prints it."""
 
 
 def failure(client: MLClient, name: str) -> tuple[str | None, str | None]:
-    """Return the service's message for a failed job and its codes, as ``UserError/ExecutionFailed``."""
+    """Return the service's message for a failed job, and its codes such as ``UserError/ExecutionFailed``."""
     error = getattr(run_details(client, name), "error", None)
     root = getattr(error, "error", None)
     message = getattr(root, "message", None)
@@ -452,7 +452,7 @@ def _codes(error: Any) -> list[str]:
 
 @contextmanager
 def azure_ml_errors(action: str) -> Iterator[None]:
-    """Turn SDK errors into ServiceUnavailableError or SubmissionRefusedError; ``action`` says what was being done."""
+    """Raise SDK errors as ServiceUnavailableError or SubmissionRefusedError; ``action`` describes the operation."""
     from azure.ai.ml.exceptions import MlException
     from azure.core.exceptions import AzureError, HttpResponseError
 
@@ -460,7 +460,7 @@ def azure_ml_errors(action: str) -> Iterator[None]:
         yield
     except HttpResponseError as error:
         raise _refused_or_unavailable(action, error) from error
-    except ServiceUnavailableError as error:  # of Pace
+    except ServiceUnavailableError as error:  # raised by Pace
         raise ServiceUnavailableError(f"{action}: {error}") from error
     except MlException as error:
         # Raised by the client before sending, for content that the service would refuse.
@@ -478,10 +478,10 @@ def detail(error: Exception) -> str:
 
 def _refused_or_unavailable(action: str, error: HttpResponseError) -> LandfallError:
     status = error.status_code or 0
-    if status < HTTPStatus.BAD_REQUEST and status:  # its effect is unknown; the next try finds the job
+    if status < HTTPStatus.BAD_REQUEST and status:  # The effect is unknown; a retry finds the job.
         return ServiceUnavailableError(f"{action}: Azure ML's answer ({status}) cannot be read: {detail(error)}")
     if status in _TRY_LATER or status >= HTTPStatus.INTERNAL_SERVER_ERROR or not status:
-        # no status: no token could be obtained for the identity
+        # Without a status, no token could be obtained for the identity.
         return ServiceUnavailableError(f"{action}: Azure ML is unavailable ({status}): {detail(error)}")
     hint = "; check the identity's role on the workspace" if status == HTTPStatus.FORBIDDEN else ""
     message = f"{action}: Azure ML refused it ({status}): {detail(error)}{hint}"

@@ -1,7 +1,7 @@
-"""The logs of a job's ranks: at their signed addresses, or in the workspace's storage as the app's identity.
+"""The logs of a job's ranks, read at signed addresses or with the app's identity from the workspace's storage.
 
-A workspace whose storage takes no keys may give addresses that cannot be read, or none. Then the log is read where
-Azure ML keeps it: ``ExperimentRun/dcid.<job>/user_logs/…`` of the container of the workspace's artifacts.
+If a workspace's storage accepts no keys, the addresses may be missing or unreadable. Then the log is read from the
+container of the workspace's artifacts, where Azure ML stores it as ``ExperimentRun/dcid.<job>/user_logs/…``.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from azure.storage.blob import BlobClient, ContainerClient
 
 ARTIFACTS = "workspaceartifactstore"
-"""The datastore that each workspace has for its artifacts."""
+"""The datastore that every workspace has for its artifacts."""
 MAX_LOGS = 5000
-"""Log files that are listed: the root's is among the first by name."""
+"""Maximum number of log files that are listed; the root's is among the first by name."""
 _NO_ADDRESS = frozenset({401, 403, 404, 409})
 """Statuses for a URL without a signature: the storage account has no keys or no anonymous access."""
 
 
 class JobLogs:
-    """The logs of a workspace. ``blob_uri`` is its storage's address; None for the one that Azure ML names."""
+    """The logs of a workspace. ``blob_uri`` is the address of its storage; if None, Azure ML is asked for it."""
 
     def __init__(self, *, client_id: str | None, blob_uri: str | None = None) -> None:
         self._client_id = client_id
@@ -41,7 +41,7 @@ class JobLogs:
         return None if part is None else part.content.decode(errors="replace")
 
     def part(self, client: MLClient, name: str, *, rank: int, after: int | None, max_bytes: int) -> LogPart | None:
-        """Return bytes of a rank's log, as JobService.log_part does. Raises LogUnreadableError."""
+        """Return bytes of a rank's log, see JobService.log_part. Raises LogUnreadableError."""
         from azure.core.exceptions import HttpResponseError
 
         addresses: dict[str, str] = getattr(run_details(client, name), "log_files", None) or {}
@@ -87,7 +87,7 @@ class JobLogs:
                 credential=credential(self._client_id),
                 **client_options(ExponentialRetry, retry_total=2),
             )
-        except (AttributeError, ValueError) as error:  # no blob datastore, or an address without https
+        except (AttributeError, ValueError) as error:  # not a blob datastore, or an address without https
             raise LogUnreadableError(
                 f"Azure ML gives no address at which it can be read, and datastore {ARTIFACTS} cannot be opened as "
                 f"blobs: {error}. Set LANDFALL_WORKSPACE_BLOB_URI to the https address of the workspace's storage"
@@ -100,9 +100,9 @@ def run_details(client: MLClient, name: str) -> Any:
 
 
 def log_of(rank: int, names: Iterable[str]) -> str | None:
-    """Return the name of a rank's log; for the root otherwise the first log that the user's code wrote.
+    """Return the name of a rank's log; for the root, the first log of the user's code if it has no own log.
 
-    ``std_log_process_03.txt`` is that of rank 3; a job with one process has only ``std_log.txt``.
+    ``std_log_process_03.txt`` is the log of rank 3; a job with one process has only ``std_log.txt``.
     """
     known = sorted(names)
     own = re.compile(rf"user_logs/std_log\D*0*{rank or ''}\.txt")

@@ -1,6 +1,6 @@
 """The metrics of a job's MLflow run, from the workspace's tracking API.
 
-Azure's plug-in for MLflow asks at the same address, with a token for Azure Resource Manager (azureml-mlflow 1.62,
+Azure's plug-in for MLflow uses the same address, with a token for Azure Resource Manager (azureml-mlflow 1.62,
 ``azureml_reststore.py``): ``https://<region>.api.azureml.ms/mlflow/v2.0/subscriptions/…/workspaces/<name>``.
 """
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from azure.core.pipeline.policies import SansIOHTTPPolicy
 
 MAX_RUN_BYTES = 4 << 20
-"""Maximum bytes read of a run; the script also chooses its parameters and tags."""
+"""Maximum bytes read for a run, because the script chooses its metrics, parameters and tags."""
 _REFUSED = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.FORBIDDEN, HTTPStatus.NOT_IMPLEMENTED})
 
 
 def tracking_client(
     client: MLClient, credential: TokenCredential, pace: SansIOHTTPPolicy[Any, Any]
 ) -> PipelineClient[Any, Any]:
-    """Return a client of the data plane that ``client`` uses, in its cloud."""
+    """Return a client of the data plane that ``client`` uses, in the same cloud."""
     from azure.ai.ml._azure_environments import _get_base_url_from_metadata
     from azure.core import PipelineClient
     from azure.core.pipeline.policies import BearerTokenCredentialPolicy, RetryPolicy
@@ -42,7 +42,7 @@ def tracking_client(
 def read_metrics(tracking: PipelineClient[Any, Any], workspace: Workspace, name: str) -> dict[str, float]:
     """Return the last value of each metric; empty for an unknown run.
 
-    Raises HttpResponseError if trying again may help, otherwise MetricsUnreadableError: the script may have
+    Raises HttpResponseError if a retry may help, otherwise MetricsUnreadableError, because the script may have
     reported in another way.
     """
     from azure.core.rest import HttpRequest

@@ -1,7 +1,7 @@
 """Limit the rate of requests to Azure ML, and respect its Retry-After.
 
-Azure Resource Manager gives each caller a burst of 250 reads and 200 writes, shared by everything that runs under the
-same identity. See https://learn.microsoft.com/azure/azure-resource-manager/management/request-limits-and-throttling
+Azure Resource Manager allows each caller a burst of 250 reads and 200 writes, shared by all programs with the same
+identity. See https://learn.microsoft.com/azure/azure-resource-manager/management/request-limits-and-throttling
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 
 READS_PER_S = 5
 MAX_WAIT_S = 5.0
-"""A longer Retry-After is not waited for by the SDK, which would hold the function and outlast its claim on the run:
-the request fails, and no other is sent before the time has come."""
+"""The SDK does not wait for a longer Retry-After, which would block the function and outlast its claim on the run.
+The request fails, and no other request is sent before that time."""
 MAX_AWAY_S = 15 * 60.0
-"""Maximum time to wait, even if Azure ML asks for more; trying again costs one request."""
+"""Maximum time to wait, even if Azure ML requests more; a retry costs one request."""
 
 logger = logging.getLogger(__name__)
 
 
 class Pace:
-    """At most five reads in any second, and no request before the time that Azure ML has asked to wait until."""
+    """Limits reads to five in any second, and sends no request before the end of a Retry-After."""
 
     def __init__(
         self, *, now_s: Callable[[], float] = time.monotonic, wait: Callable[[float], object] = time.sleep
@@ -43,7 +43,7 @@ class Pace:
         self._not_before_s: dict[str, float] = {}
 
     def before(self, method: str) -> None:
-        """Wait for a read's turn. Raises ServiceUnavailableError while Azure ML has asked to wait."""
+        """Wait for a read's turn. Raises ServiceUnavailableError before the end of a Retry-After."""
         kind = _kind(method)
         with self._lock:
             left_s = self._not_before_s.get(kind, 0.0) - self._now_s()
@@ -56,7 +56,7 @@ class Pace:
             self._wait(pause_s)
 
     def _turn_s(self) -> float:
-        """Return when the next read may be sent, and count it."""
+        """Return the time at which the next read may be sent, and count that read."""
         full = len(self._reads_s) == READS_PER_S
         turn_s = max(self._now_s(), self._reads_s[0] + 1.0) if full else self._now_s()
         self._reads_s.append(turn_s)
@@ -76,7 +76,7 @@ class Pace:
         )
 
     def policy(self) -> SansIOHTTPPolicy[Any, Any]:
-        """Return the policy that paces every request of the SDK's clients, the SDK's own retries included."""
+        """Return the policy that paces every request of the SDK's clients, including the SDK's own retries."""
         from azure.core.pipeline.policies import RetryPolicy, SansIOHTTPPolicy
 
         pace, retry = self, RetryPolicy()

@@ -1,6 +1,6 @@
-"""Listings that fail because of one blob's name, split by prefix until the other blobs are listed.
+"""Listings of blobs. If one blob's name makes a listing fail, it is split by prefix, so that the others are listed.
 
-Azurite answers 500 where a name has a control character, and a proxy or a service may do the same for other reasons.
+Azurite answers 500 if a name has a control character; a proxy or a service may do the same for other reasons.
 """
 
 from __future__ import annotations
@@ -14,27 +14,27 @@ if TYPE_CHECKING:
     from azure.storage.blob import BlobProperties, ContainerClient
 
 PLAIN = sorted({*string.ascii_letters, *string.digits, *"-._/"})
-"""The characters of paths that Landfall looks at, in the order of a listing."""
+"""The characters of paths that Landfall reads, in the order of a listing."""
 MAX_REQUESTS = 4000
-"""For one listing: a name of sixty characters. Beyond that the whole listing fails."""
+"""Maximum extra requests of one listing, enough for a name of sixty characters. Beyond that the listing fails."""
 MAX_FAILING = 8
 """If more characters after a prefix fail, storage itself is unavailable."""
 
 _FOLDER_METADATA = "hdi_isfolder"
-"""Metadata of the empty blobs that stand for folders: accounts with a hierarchical namespace list them, and Hadoop
-writes them elsewhere. In a layout whose files have any names they would be taken for files."""
+"""Metadata of the empty blobs that stand for folders. Accounts with a hierarchical namespace list them, and Hadoop
+writes them to other accounts. In layouts that allow any file name they would count as files."""
 _BROKEN_BY_A_NAME = 500
 """503 and similar statuses are temporary errors of the service, not caused by a name."""
 
 Unlisted = Callable[[str], object]
-"""Is given the prefix below which a blob cannot be listed."""
+"""Called with the prefix below which a blob cannot be listed."""
 
 
 def list_blobs(container: ContainerClient, prefix: str, unlisted: Unlisted) -> Iterator[BlobProperties]:
-    """Yield the blobs below a prefix, one operation for every 5,000, without those that stand for folders.
+    """Yield the blobs below a prefix, without markers of folders; one operation for every 5,000 blobs.
 
-    Where storage cannot list them, those with plain names are yielded that can be listed, and ``unlisted`` is called
-    for each prefix below which another name stands in the way. Raises the SDK's errors.
+    If storage cannot list all of them, the blobs with plain names are yielded, and ``unlisted`` is called for each
+    prefix below which a blob cannot be listed. Raises the SDK's errors.
     """
     from azure.core.exceptions import HttpResponseError
 
@@ -48,7 +48,7 @@ def list_blobs(container: ContainerClient, prefix: str, unlisted: Unlisted) -> I
         if error.status_code != _BROKEN_BY_A_NAME:
             raise
         found = _Narrowed(container=container, unlisted=unlisted).below(prefix, error)
-        # a listing is in the order of names
+        # A listing is sorted by name.
         yield from (blob for blob in found if blob.name > last and not _is_folder(blob))
 
 
@@ -80,7 +80,7 @@ class _Narrowed:
         return found
 
     def _named(self, path: str) -> list[BlobProperties]:
-        """Return the blob that has exactly this name, if there is one: no longer prefix lists it."""
+        """Return the blob with exactly this name, if there is one, because no longer prefix includes it."""
         from azure.core.exceptions import ResourceNotFoundError
 
         try:
@@ -89,7 +89,7 @@ class _Narrowed:
             return []
 
     def _part(self, prefix: str, error: Exception) -> list[BlobProperties] | None:
-        """Return the blobs below a prefix, None if they cannot be listed. Raises ``error`` out of requests."""
+        """Return the blobs below a prefix, None if that is impossible. Raises ``error`` if no requests are left."""
         from azure.core.exceptions import HttpResponseError
 
         self.num_requests += 1

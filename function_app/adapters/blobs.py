@@ -1,4 +1,4 @@
-"""Blobs: shards read at a pinned ETag, copies of rejected ones, and small documents."""
+"""Blobs: shards that are read at a pinned ETag, copies of rejected shards, and small documents."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ if TYPE_CHECKING:
 _GONE = 404
 _RANGE_NOT_SATISFIABLE = 416
 _CHANGED = frozenset({412, 416})
-"""The ETag condition fails; the range is beyond the end of the current content."""
+"""412: the ETag condition failed; 416: the range is beyond the end of the current content."""
 _FORBIDDEN = frozenset({401, 403})
 _CONTAINER_NOT_FOUND = "ContainerNotFound"
 
 
 class BlobShardStore:
-    """Implements ShardStore over one container. Blobs are addressed by name, because names may hold any character."""
+    """Implements ShardStore over one container. Blobs are addressed by name, because names may have any character."""
 
     def __init__(self, connection: StorageConnection, container: str) -> None:
         self._connection = connection
         self._container_name = container
 
     def facts(self, path: str, *, content_up_to: int = 0) -> BlobFacts | None:
-        """See ShardStore. One operation, or two. An absent container is an error, not an absent blob."""
+        """See ShardStore. One or two operations. A missing container is an error, not a missing blob."""
         from azure.core.exceptions import ResourceNotFoundError
 
         with storage_errors(f"look at {self._container_name}/{path}"):
@@ -74,12 +74,12 @@ class BlobShardStore:
 
 
 def held_content(facts: BlobFacts) -> HeldSource:
-    """Return the content that ``facts`` holds: none of it is read again."""
+    """Return the content in ``facts`` as a source, which reads nothing from storage."""
     return HeldSource(facts.path.rpartition("/")[2], facts.content or b"")
 
 
 class BlobShardSource:
-    """Implements ShardSource: every read is one ranged request, and every answer must have the pinned ETag."""
+    """Implements ShardSource. Every read is one ranged request, and every response must have the pinned ETag."""
 
     def __init__(self, blob: BlobClient, facts: BlobFacts) -> None:
         self.name = facts.path.rpartition("/")[2]
@@ -132,7 +132,7 @@ class BlobShardSource:
         return SourceUnavailableError(f"{path}: storage answered {status}")
 
     def _is_there(self) -> bool:
-        """Whether the blob exists: a deleted one may fail the condition too (Azurite). No response counts as yes."""
+        """Whether the blob exists. A deleted blob may also fail the condition (Azurite). No response means yes."""
         from azure.core.exceptions import AzureError
 
         try:
@@ -158,11 +158,11 @@ def _facts(path: str, properties: BlobProperties) -> BlobFacts:
 
 
 def _with_content(path: str, blob: BlobClient, max_bytes: int) -> BlobFacts | None:
-    """Return the facts of a small blob with its content; None of a larger or an empty one."""
+    """Return the facts of a small blob with its content; None if it is larger or empty."""
     from azure.core.exceptions import HttpResponseError
 
     try:
-        stream = blob.download_blob(0, max_bytes + 1)  # more than requested: the response's size is not the blob's
+        stream = blob.download_blob(0, max_bytes + 1)  # detects a larger blob
     except HttpResponseError as error:
         if error.status_code == _RANGE_NOT_SATISFIABLE:
             return None
@@ -172,11 +172,11 @@ def _with_content(path: str, blob: BlobClient, max_bytes: int) -> BlobFacts | No
 
 
 class BlobRejectedCopies:
-    """Implements RejectedCopies by Copy Blob within the account: the content never passes through the app.
+    """Implements RejectedCopies with Copy Blob within the account, so that no content passes through the app.
 
-    The identity must be allowed to write to the container, which is not created here: that would take a role on the
-    whole account. The service may finish a copy of many gigabytes after the call; that copy fails where the source is
-    overwritten in the meantime.
+    The identity needs write access to the container. The container is not created here, because that requires a role
+    on the whole account. The service may finish a copy of many gigabytes after the call; the copy fails if the source
+    is overwritten in the meantime.
     """
 
     def __init__(self, connection: StorageConnection, source_container: str) -> None:
@@ -216,7 +216,7 @@ class BlobRejectedCopies:
 
 
 def no_container(container: str) -> str:
-    """Return what to do about a container for rejected copies that does not exist."""
+    """Return the fix for a missing container for rejected copies."""
     return (
         f"container {container} does not exist in the data account; create it, and give the app's identity the role "
         "Storage Blob Data Contributor on it"
@@ -224,7 +224,7 @@ def no_container(container: str) -> str:
 
 
 def _pinned(source: BlobClient, facts: BlobFacts) -> str:
-    """Return the ETag as the service writes it. Raises SourceChangedError if it is not the one in ``facts``."""
+    """Return the ETag in the service's format. Raises SourceChangedError if it differs from ``facts``."""
     etag: str = source.get_blob_properties().etag
     if normalise_etag(etag) != facts.etag:
         raise SourceChangedError(
@@ -245,14 +245,14 @@ def _start_copy(source: BlobClient, etag: str, target: BlobClient) -> None:
 
 
 class BlobDocumentStore:
-    """Implements DocumentStore. The first write creates the container if it is missing."""
+    """Implements DocumentStore. The first write creates a missing container."""
 
     def __init__(self, connection: StorageConnection, container: str) -> None:
         self._connection = connection
         self._container_name = container
 
     def write_once(self, path: str, content: bytes) -> bool:
-        """See DocumentStore. One operation: If-None-Match lets one writer win."""
+        """See DocumentStore. One operation with If-None-Match, so that only one writer wins."""
         return self._write(path, content, overwrite=False)
 
     def write(self, path: str, content: bytes) -> None:
@@ -267,7 +267,7 @@ class BlobDocumentStore:
             self._container.delete_blob(path)
 
     def read(self, path: str, *, max_bytes: int) -> bytes | None:
-        """See DocumentStore. One operation, and never more than one byte beyond the limit."""
+        """See DocumentStore. One operation, which reads at most one byte more than the limit."""
         with storage_errors(f"read {self._container_name}/{path}"):
             content = self._download(path, max_bytes + 1)
         if content is not None:
@@ -286,7 +286,7 @@ class BlobDocumentStore:
                 return False
 
     def names(self, folder: str, *, most: int) -> list[str]:
-        """See DocumentStore. One operation for each 5,000 names; markers of folders are left out."""
+        """See DocumentStore. One operation for every 5,000 names; markers of folders are omitted."""
         from azure.core.exceptions import ResourceNotFoundError
 
         prefix = f"{folder.rstrip('/')}/"
@@ -329,7 +329,7 @@ class BlobDocumentStore:
         except HttpResponseError as error:
             if error.status_code != _RANGE_NOT_SATISFIABLE:
                 raise
-            return b""  # an empty blob has no byte 0 to read
+            return b""  # An empty blob has no byte 0.
 
     def _create_container(self) -> None:
         from azure.core.exceptions import ResourceExistsError
@@ -343,6 +343,6 @@ class BlobDocumentStore:
 
 
 def check_size(path: str, size_bytes: int, max_bytes: int) -> None:
-    """Raise DocumentTooLargeError if a document exceeds what its reader allows."""
+    """Raise DocumentTooLargeError if a document exceeds its reader's limit."""
     if size_bytes > max_bytes:
         raise DocumentTooLargeError(f"document {path} has more than {max_bytes} bytes")

@@ -1,9 +1,10 @@
 """Storage connections by the convention of Azure Functions: one setting, or several with a common prefix.
 
-``X`` holds a connection string. Without one, ``X__blobServiceUri``, ``X__queueServiceUri`` and
-``X__tableServiceUri`` (or ``X__accountName`` for all three) name the services, and an identity opens them:
-``X__credential=managedidentity`` the app's own, with ``X__clientId`` a user-assigned one, otherwise whatever
-azure-identity finds. Source: https://learn.microsoft.com/azure/azure-functions/functions-reference#connections
+``X`` is a connection string. Without it, ``X__blobServiceUri``, ``X__queueServiceUri`` and
+``X__tableServiceUri`` (or ``X__accountName`` for all three) are the services, which are opened with an identity.
+``X__credential=managedidentity`` selects the app's own identity, or with ``X__clientId`` a user-assigned one;
+otherwise azure-identity looks for credentials.
+Source: https://learn.microsoft.com/azure/azure-functions/functions-reference#connections
 """
 
 from __future__ import annotations
@@ -31,15 +32,15 @@ Service = Literal["blob", "queue", "table"]
 ALL_SERVICES: tuple[Service, ...] = ("blob", "queue", "table")
 
 HOST_CONNECTION = "AzureWebJobsStorage"
-"""The connection that the Functions host reads too."""
+"""The connection that the Functions host also uses."""
 STORAGE_SUFFIX = "LANDFALL_STORAGE_SUFFIX"
 DEFAULT_SUFFIX = "core.windows.net"
 MAX_SETTING_CHARS = 8192
 CONNECTION_TIMEOUT_S = 5
 READ_TIMEOUT_S = 30
-"""Half of the SDK's 60 s: a read is at most one range of a shard, so a stuck one is better repeated."""
+"""Half of the SDK's 60 s, because a read is at most one range of a shard, and a stuck one is better repeated."""
 RETRY_TOTAL = 3
-"""The queue delivers again anyway; more retries here would only delay the other shards of the batch."""
+"""Few retries, because the queue delivers again, and retries here delay the other shards of the batch."""
 
 _SUFFIX = re.compile(r"[a-z0-9-]{1,63}(\.[a-z0-9-]{1,63}){1,5}")
 _ACCOUNT_NAME = re.compile(r"[a-z0-9]{3,24}")
@@ -51,22 +52,22 @@ class ConnectionSettings:
     """One storage account, as the app settings describe it."""
 
     name: str
-    """The setting's name, or the prefix of several."""
+    """Name of the setting, or prefix of several settings."""
     connection_string: str | None = field(default=None, repr=False)
     """None if an identity is used."""
     service_uris: Mapping[Service, str] = field(default_factory=dict)
     client_id: str | None = None
     """Client id of the user-assigned identity; None for the app's own."""
     managed_identity: bool = False
-    """True if only a managed identity may be used, and no developer's credentials."""
+    """Whether only a managed identity may be used, not a developer's credentials."""
 
 
 def read_connection(
     settings: Mapping[str, str], name: str, services: tuple[Service, ...] = ALL_SERVICES
 ) -> ConnectionSettings:
-    """Return one connection; ``services`` names the services that it must reach.
+    """Return one connection; ``services`` are the services that it must reach.
 
-    Raises SettingsError naming the wrong setting or all missing ones; it never contains a secret.
+    Raises SettingsError, which names the wrong setting or all missing settings and never contains a secret.
     """
     connection_string = _bounded(settings, name)
     if connection_string is not None:
@@ -94,7 +95,7 @@ def read_connection(
 
 
 def storage_suffix(settings: Mapping[str, str]) -> str:
-    """Return the domain of storage accounts, which sovereign clouds have of their own. Raises SettingsError."""
+    """Return the domain of storage accounts, which differs in sovereign clouds. Raises SettingsError."""
     suffix = _bounded(settings, STORAGE_SUFFIX) or DEFAULT_SUFFIX
     if not _SUFFIX.fullmatch(suffix):
         raise SettingsError(
@@ -114,7 +115,7 @@ def _bounded(settings: Mapping[str, str], key: str) -> str | None:
 def _checked_string(name: str, text: str) -> str:
     text = text.rstrip(";")
     if text.lower() == "usedevelopmentstorage=true":
-        return "UseDevelopmentStorage=true"  # both SDKs compare it, one of them case-sensitively
+        return "UseDevelopmentStorage=true"  # Both SDKs compare the text, one of them case-sensitively.
     members = {part.partition("=")[0].strip().lower() for part in text.split(";") if "=" in part}
     if not {"accountkey", "sharedaccesssignature"} & members:
         raise SettingsError(
@@ -159,9 +160,9 @@ def _checked_uri(key: str, uri: str) -> str:
 
 
 class StorageConnection:
-    """The clients of one storage account: built when first used, then shared.
+    """The clients of one storage account, which are built at the first use and then shared.
 
-    ``client_options`` go to every client and override the time-outs and the number of retries set here.
+    ``client_options`` are passed to every client; they override the time-outs and retries that are set here.
     """
 
     def __init__(self, settings: ConnectionSettings, **client_options: Any) -> None:
@@ -195,7 +196,7 @@ class StorageConnection:
         return client
 
     def close(self) -> None:
-        """Close the clients; adapters that use them cannot be used afterwards."""
+        """Close the clients. Adapters that use them cannot be used afterwards."""
         with self._lock:
             clients, self._clients = self._clients, {}
         for client in clients.values():
@@ -232,7 +233,7 @@ class StorageConnection:
 
 
 def client_options(retry_class: Any, **own: Any) -> dict[str, Any]:
-    """Return the retry and time-out options of every storage client; a caller's own options win.
+    """Return the retry and time-out options of every storage client; the caller's options take precedence.
 
     ``retry_class`` is ExponentialRetry of the service's package; None for tables, which have no such class.
     """
@@ -244,7 +245,7 @@ def client_options(retry_class: Any, **own: Any) -> dict[str, Any]:
         "raw_response_hook": read_refusal,
     } | own
     if retry_class is not None:
-        # by default the blob and queue clients wait 15 s before the first retry
+        # The default of the blob and queue clients is 15 s before the first retry.
         options["retry_policy"] = retry_class(
             initial_backoff=1, increment_base=2, retry_total=options["retry_total"], random_jitter_range=1
         )
@@ -254,9 +255,9 @@ def client_options(retry_class: Any, **own: Any) -> dict[str, Any]:
 
 
 def _transport(options: Mapping[str, Any]) -> Any:
-    """Return the SDK's transport, which looks for proxies and certificates in the environment once for each client.
+    """Return a transport that looks for proxies and certificates in the environment once per client.
 
-    Its default reads the whole environment for each request, which takes a sixth of a request's time.
+    The SDK's default reads the whole environment for each request, which takes a sixth of the request's time.
     """
     from azure.core.pipeline.transport import RequestsTransport
 
@@ -273,7 +274,7 @@ def _transport(options: Mapping[str, Any]) -> Any:
             self.open()
             found = self.session.merge_environment_settings(url, {}, None, self.connection_config.verify, None)
             self.proxies = found["proxies"]
-            if url.startswith("https:"):  # a file of certificates is looked for on disk with each request
+            if url.startswith("https:"):  # Each request would look for a file of certificates on disk.
                 self.connection_config.verify = found["verify"]
             self.session.trust_env = False
 
@@ -281,7 +282,7 @@ def _transport(options: Mapping[str, Any]) -> Any:
 
 
 def read_refusal(response: PipelineResponse[Any, Any]) -> None:
-    """Read the body of a refusal; an unread one keeps its connection open until garbage collection."""
+    """Read the body of a refusal, because an unread body keeps its connection open until garbage collection."""
     if response.http_response.status_code >= HTTPStatus.BAD_REQUEST:
         response.http_response.read()
 

@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 POISON_SUFFIX = "-poison"
 HOST_TRIES = 5
-"""``maxDequeueCount`` of host.json: how often the host tries a message before giving up."""
+"""``maxDequeueCount`` of host.json: the number of tries for each message."""
 DEAD_LETTER_CONTAINER = "landfall-dead-letters"
 MAX_BLOB_BYTES = 8 << 20
-"""Event Grid's events are 1 MB at most, and one blob holds a few."""
+"""Maximum size of a blob: it contains a few events, and Event Grid's events have 1 MB at most."""
 LEASE_S = 300
-"""How long a message is hidden from other sweeps while it is being moved."""
+"""How long a message is hidden from other sweeps while it is moved."""
 
 
 class PoisonQueue:
@@ -38,7 +38,7 @@ class PoisonQueue:
         self._lease_s = lease_s
 
     def undelivered(self, *, limit: int) -> Iterator[Undelivered]:
-        """See DeadLetterSource. One operation for every 32 messages, and one for each of them."""
+        """See DeadLetterSource. One operation for every 32 messages, and one for each message."""
         from azure.core.exceptions import ResourceNotFoundError
 
         name = self._source + POISON_SUFFIX
@@ -52,7 +52,7 @@ class PoisonQueue:
                     yield self._undelivered(message)
                     queue.delete_message(message)
             except ResourceNotFoundError:
-                return  # the host creates the queue with the first poison message
+                return  # The host creates the queue with the first poison message.
 
     def _undelivered(self, message: QueueMessage) -> Undelivered:
         from function_app.ports import utcnow
@@ -70,7 +70,7 @@ class PoisonQueue:
 
 
 def _decoded(content: str) -> tuple[str, str]:
-    """Return a message's text and what is wrong with it; text that is not encoded is returned as it is."""
+    """Return a message's text and any problem with it; text without encoding is returned unchanged."""
     try:
         return base64.b64decode(content, validate=True).decode(), ""
     except ValueError:
@@ -85,7 +85,7 @@ class DeadLetterContainer:
         self._container_name = container
 
     def undelivered(self, *, limit: int) -> Iterator[Undelivered]:
-        """See DeadLetterSource. One operation for the list, two for each blob.
+        """See DeadLetterSource. One operation for the list, and two for each blob.
 
         A blob that is too large for a row stays in the container, and its dead letter says so.
         """
@@ -99,7 +99,7 @@ class DeadLetterContainer:
                     if number == limit:
                         return
             except ResourceNotFoundError:
-                return  # the deployment has no container, or a concurrent sweep was faster
+                return  # There is no container, or a concurrent sweep was faster.
 
 
 def _taken(container: ContainerClient, blob: BlobProperties) -> Iterator[Undelivered]:
@@ -119,15 +119,15 @@ def _taken(container: ContainerClient, blob: BlobProperties) -> Iterator[Undeliv
 
 def _downloaded(container: ContainerClient, blob: BlobProperties) -> str:
     if not blob.size:
-        return ""  # an empty blob has no byte 0 to begin with
+        return ""  # An empty blob has no byte 0.
     content: bytes = container.download_blob(blob.name, 0, MAX_BLOB_BYTES).readall()
     return content.decode(errors="replace")
 
 
 MAX_EVENTS = 5000
-"""Events in one blob; more than Event Grid's own limit for a batch."""
+"""Maximum events in one blob, above Event Grid's own limit for a batch."""
 UNKNOWN = "event-grid"
-"""The source of content that is not a known event."""
+"""Source name of content that is not a known event."""
 
 _MEMBERS = frozenset(
     {"deadletterreason", "deliveryattempts", "lastdeliveryoutcome", "publishtime", "lastdeliveryattempttime"}
@@ -137,14 +137,14 @@ _MAX_TEXT_CHARS = 200
 
 @dataclass(frozen=True, kw_only=True)
 class Written:
-    """When a blob was written, and the ETag of that content."""
+    """The time at which a blob was written, and the ETag of that content."""
 
     at: datetime
     etag: str
 
 
 def undelivered_events(text: str, *, name: str, written: Written) -> Iterator[Undelivered]:
-    """Yield the events of one blob; a blob that cannot be understood is yielded as one dead letter."""
+    """Yield the events of one blob. A blob that cannot be understood is yielded as one dead letter."""
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -203,7 +203,7 @@ def _text(value: object) -> str:
 
 
 def _time(value: object) -> datetime | None:
-    """Read a time as Event Grid writes it, with up to seven decimals of a second; None if it is not one."""
+    """Read a time in Event Grid's format, with up to seven decimals of a second; None if it is malformed."""
     try:
         time = datetime.fromisoformat(_text(value))
     except ValueError:

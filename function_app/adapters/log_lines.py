@@ -1,4 +1,4 @@
-"""Log lines with their fields: rows of AppTraces, for queries. The Functions host passes on text only."""
+"""Log lines with their fields, as rows of AppTraces for queries. The Functions host sends only text."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ SEVERITIES = (
 
 
 class LogLines(logging.Handler):
-    """Sends the lines of the app with their fields.
+    """Sends the app's log lines with their fields.
 
-    Lines below warning level are sent only this way, so they are not billed twice. Warnings and errors are logged by
-    the host as well: whatever becomes of telemetry, they are seen.
+    Lines below warning level are sent only this way, so that they are not billed twice. The host also logs warnings
+    and errors, so that they are visible even if telemetry fails.
     """
 
     def __init__(self, processor: LogRecordProcessor, *, seconds: Callable[[], float] = time.monotonic) -> None:
@@ -45,7 +45,7 @@ class LogLines(logging.Handler):
         self._second, self._sent = 0, 0
 
     def emit(self, record: logging.LogRecord) -> None:
-        """See logging.Handler, which holds a lock in the meantime."""
+        """See logging.Handler, which holds a lock during the call."""
         if record.levelno >= logging.WARNING:
             logging.getLogger().handle(record)
         elif not self._has_room():
@@ -63,7 +63,7 @@ class LogLines(logging.Handler):
 
 
 def _log_record(record: logging.LogRecord) -> LogRecord:
-    """Return a line in OpenTelemetry's form, in the current trace."""
+    """Return a line as an OpenTelemetry record in the current trace."""
     place = current_place()
     stated = {name: getattr(record, name, None) for name in FIELDS}
     return LogRecord(
@@ -83,7 +83,7 @@ def _text(record: logging.LogRecord) -> str:
 
 
 def send_log_lines(connection_string: str) -> LogLines:
-    """Send the lines of the app's loggers to Application Insights from now on."""
+    """From now on, send the lines of the app's loggers to Application Insights."""
 
     def exporter() -> LogRecordExporter:
         from azure.monitor.opentelemetry.exporter import AzureMonitorLogExporter
@@ -99,7 +99,7 @@ def send_log_lines(connection_string: str) -> LogLines:
 
 
 def stop_log_lines() -> None:
-    """Pass every line to the host again."""
+    """From now on, pass every line to the host again."""
     logger = logging.getLogger(LOGGER)
     for each in [handler for handler in logger.handlers if isinstance(handler, LogLines)]:
         logger.removeHandler(each)
@@ -108,7 +108,7 @@ def stop_log_lines() -> None:
 
 
 class LateLogExporter(LogRecordExporter):
-    """Makes the exporter at the first export, in the thread that exports."""
+    """Creates the exporter at the first export, in the exporting thread."""
 
     def __init__(self, make: Callable[[], LogRecordExporter]) -> None:
         self._make = make
@@ -123,7 +123,7 @@ class LateLogExporter(LogRecordExporter):
         return self._made.export(batch)
 
     def force_flush(self, timeout_millis: int = 10_000) -> bool:
-        """See LogRecordExporter: nothing waits here."""
+        """See LogRecordExporter. No lines are buffered here."""
         del timeout_millis
         return True
 

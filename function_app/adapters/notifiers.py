@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 SOURCE = "/landfall"
 CHECK_TYPE = "landfall.doctor"
-"""Not an outcome of a run or version; subscriptions with a list of types never get it."""
+"""Type of the check's event, which is not an outcome. Subscriptions that list types never receive it."""
 OPTIONS: dict[str, Any] = {"connection_timeout": 5, "read_timeout": 30, "retry_total": 2}
 
 
 class TopicNotifier:
-    """Implements Notifier; the client is built at the first notification."""
+    """Implements Notifier. The client is built at the first notification."""
 
     def __init__(self, endpoint: str, *, key: str | None, client_id: str | None, links: Links = NO_LINKS) -> None:
         self._endpoint = endpoint
@@ -41,7 +41,7 @@ class TopicNotifier:
         self._lock = threading.Lock()
 
     def send(self, notification: NotificationRecord) -> None:
-        """See Notifier. A subscriber recognises a repeated notification by its ``id``."""
+        """See Notifier. Subscribers recognise a repeated notification by its ``id``."""
         from azure.core.messaging import CloudEvent
 
         members = event_members(notification, self._links)
@@ -61,7 +61,7 @@ class TopicNotifier:
     def check(self) -> str:
         """Send an event of a separate type, which subscribers may exclude. Raises NotificationError.
 
-        A topic has no dry run, and an assigned role may not be effective yet.
+        A real event is necessary, because a topic has no dry run and an assigned role may not be effective yet.
         """
         from azure.core.messaging import CloudEvent
 
@@ -80,7 +80,7 @@ class TopicNotifier:
             raise NotificationError(f"the topic at {urlsplit(self._endpoint).hostname} refused: {detail}") from error
 
     def _transport_options(self) -> dict[str, Any]:
-        """Allow a token over plain http, which the SDK refuses, for the loopback addresses of this machine."""
+        """Allow a token over plain http for loopback addresses, which the SDK refuses by default."""
         return {"enforce_https": False} if self._key is None and self._endpoint.startswith("http://") else {}
 
     def _publisher(self) -> EventGridPublisherClient:
@@ -99,19 +99,19 @@ MAX_ANSWER_BYTES = 4096
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Refuses redirects: a notification goes only if the setting says."""
+    """Refuses redirects, so that a notification is sent only to the configured address."""
 
     def redirect_request(  # noqa: PLR0917 (urllib's own signature)
         self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: Message, newurl: str
     ) -> None:
-        """Return None, so that the answer becomes an error with the redirect's status."""
+        """Return None, so that the response becomes an error with the redirect's status."""
 
 
 class WebhookNotifier:
     """Implements Notifier. The address is a secret, so no message contains it."""
 
     def __init__(self, url: str, links: Links = NO_LINKS) -> None:
-        """Take an address that `settings.read_url` has checked."""
+        """Store an address that `settings.read_url` has checked."""
         self._url = url
         self._links = links
         handlers: tuple[Any, ...] = (_NoRedirect(),)
@@ -120,7 +120,7 @@ class WebhookNotifier:
         self._opener = urllib.request.build_opener(*handlers)
 
     def send(self, notification: NotificationRecord) -> None:
-        """See Notifier. A receiver recognises a repeated notification by its ``id``."""
+        """See Notifier. Receivers recognise a repeated notification by its ``id``."""
         body = json.dumps(event_members(notification, self._links)).encode()
         headers = {"Content-Type": "application/json", "Idempotency-Key": event_id(notification)}
         request = urllib.request.Request(self._url, data=body, headers=headers, method="POST")  # noqa: S310 (checked)
@@ -136,15 +136,15 @@ class WebhookNotifier:
 
 
 LIMIT_S = 45.0
-"""For one whole notification, including name resolution and retries; the timeouts above apply to each step."""
+"""Time limit for a notification with name resolution and retries; the timeouts above apply to each step."""
 
 
 class BoundedNotifier:
     """Implements Notifier around another one, with a time limit.
 
-    A recipient that sends a byte every few seconds never reaches a socket timeout. A longer call is left to its
-    thread; until that ends, further notifications are refused at once, so that no threads pile up. Should it succeed
-    late, the try that follows finds that it did, and sends nothing again.
+    A recipient that sends a byte every few seconds never reaches a socket timeout. A call beyond the limit continues
+    in its thread. Until that thread ends, further notifications are refused at once, so that threads do not
+    accumulate. If the call succeeds late, the next try notices that and sends nothing.
     """
 
     def __init__(self, notifier: Notifier, *, limit_s: float = LIMIT_S) -> None:
@@ -169,7 +169,7 @@ class BoundedNotifier:
         try:
             outcome.result(self._limit_s)
         except TimeoutError as error:
-            if outcome.done():  # the notifier's own
+            if outcome.done():  # raised by the notifier
                 self._forget(outcome)
                 raise
             raise NotificationError(f"{notification.recipient} did not answer within {self._limit_s:g} s") from error
@@ -193,16 +193,16 @@ class BoundedNotifier:
 
 
 _NAMESPACE = uuid.UUID("8c5a4b6e-5d0c-5f0e-9a43-3f0f5d4a7b11")
-"""Arbitrary but fixed: with another one, repeated notifications would get new ids."""
+"""Arbitrary but fixed, because with another namespace repeated notifications would get new ids."""
 
 
 def event_id(notification: NotificationRecord) -> str:
-    """Return the event's id, derived from the idempotency key: the same at every try."""
+    """Return the event's id, which is derived from the idempotency key and thus the same at every try."""
     return str(uuid.uuid5(_NAMESPACE, notification.key))
 
 
 def event_members(notification: NotificationRecord, links: Links = NO_LINKS) -> dict[str, Any]:
-    """Return the members of a CloudEvent 1.0, with the extension for tracing where it is about a run or a version.
+    """Return the members of a CloudEvent 1.0, with the tracing extension if it is about a run or a version.
 
     ``docs/events`` has the JSON Schema of each type.
     """

@@ -1,4 +1,4 @@
-"""Checks with the identity and the connections of the app, for `landfall doctor`."""
+"""Checks for `landfall doctor`, made with the app's identity and connections."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def storage_probes(
     queues: Iterable[str],
     tables: str,
 ) -> Iterator[Probe]:
-    """Yield the checks of containers that are read, and written, of queues, and of the tables with a prefix."""
+    """Yield the checks of containers to read and to write, of queues, and of the tables with a prefix."""
     looks: list[tuple[StorageConnection, str, Callable[[StorageConnection, str], str]]]
     looks = [*((*each, _readable) for each in read), *((*each, _writable) for each in written)]
     for connection, name, look in looks:
@@ -48,7 +48,7 @@ def storage_probes(
 
 
 def _readable(connection: StorageConnection, name: str) -> str:
-    """Raise an error unless the container is there and its blobs may be read. Two operations."""
+    """Raise an error unless the container exists and its blobs may be read. Two operations."""
     from azure.core.exceptions import ResourceNotFoundError
 
     with storage_errors(f"look at container {name}"):
@@ -62,7 +62,7 @@ def _readable(connection: StorageConnection, name: str) -> str:
 
 
 def _writable(connection: StorageConnection, name: str) -> str:
-    """Five operations; everything written is removed."""
+    """Write, read and delete in five operations; nothing remains."""
     _readable(connection, name)
     documents, path = BlobDocumentStore(connection, name), _name()
     documents.write(path, b"{}")
@@ -75,12 +75,12 @@ def _writable(connection: StorageConnection, name: str) -> str:
 
 
 def _name() -> str:
-    """Return a name that no shard and no document has."""
+    """Return a name that neither a shard nor a document has."""
     return f"landfall-doctor/{uuid.uuid4().hex}.json"
 
 
 def _queue(connection: StorageConnection, name: str) -> str:
-    """One operation."""
+    """Read the queue's message count. One operation."""
     from azure.core.exceptions import ResourceNotFoundError
 
     with storage_errors(f"look at queue {name}"):
@@ -95,9 +95,9 @@ def _queue(connection: StorageConnection, name: str) -> str:
 
 
 def _ledger(connection: StorageConnection, prefix: str) -> str:
-    """Create the tables that do not exist, as their first use does. Raises StorageRefusedError for a lost one.
+    """Create missing tables, as their first use does. Raises StorageRefusedError for a lost table.
 
-    The first upload writes to both the versions and the shards, so one without the other was deleted.
+    The first upload writes to the tables of versions and shards; if only one of them exists, the other was deleted.
     """
     with storage_errors("list the ledger's tables"):
         there = {table.name for table in connection.table_service.list_tables(results_per_page=100)}
@@ -115,7 +115,7 @@ def _ledger(connection: StorageConnection, prefix: str) -> str:
 
 
 def identity_probes(connections: Iterable[ConnectionSettings], client_id: str | None) -> Iterator[Probe]:
-    """Yield the checks of the app's own identity, and of how each storage account is opened."""
+    """Yield the checks of the app's identity and of the credentials for each storage account."""
     yield Probe(part="identity", subject="tokens", look=partial(_token, client_id))
     for connection in connections:
         yield Probe(part="identity", subject=connection.name, look=partial(_opened, connection))
@@ -144,7 +144,7 @@ def clock_probe(connection: StorageConnection, container: str, clock: Callable[[
 
 
 def _clock(connection: StorageConnection, container: str, clock: Callable[[], datetime]) -> str:
-    """Compare the app's clock with that of storage, which dates blobs and refuses stale requests. One operation."""
+    """Compare the app's clock with storage's, which dates blobs and refuses stale requests. One operation."""
     dates: list[str] = []
     with storage_errors("ask storage for the time"):
         connection.blob_service.get_container_client(container).get_container_properties(
@@ -172,7 +172,7 @@ def _asset_name(arm_id: str) -> str:
 
 
 def _asset(client: WorkspaceClient, arm_id: str) -> str:
-    """One GET."""
+    """Read the asset. One GET."""
     from azure.core.exceptions import ResourceNotFoundError
 
     *_, kind, name, _, version = arm_id.split("/")
@@ -197,7 +197,7 @@ def _topic(notifier: TopicNotifier | None) -> str:
 
 
 def telemetry_probe(environ: Mapping[str, str], *, in_azure: bool) -> Probe:
-    """Return the check that telemetry has a destination and an identity; without one it is lost silently."""
+    """Return the check that telemetry has a destination and an identity; otherwise it is lost silently."""
     return Probe(part="telemetry", subject="settings", look=partial(_telemetry, environ, in_azure))
 
 

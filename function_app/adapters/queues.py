@@ -1,4 +1,4 @@
-"""Storage queues: training requests, and messages that are replayed or continued."""
+"""Storage queues for training requests, and for messages that are replayed or continued."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 _DELIVERED_AGAIN = ("MessageNotFound", "PopReceiptMismatch")
 _NEVER_EXPIRES = -1
-"""By default a message expires after seven days without a trace."""
+"""Never expire: by default a message disappears after seven days without a trace."""
 
 
 class StorageRequestQueue:
-    """Implements RequestQueue and MessageQueue. The first message creates the queue if it is missing."""
+    """Implements RequestQueue and MessageQueue. The first message creates a missing queue."""
 
     def __init__(self, connection: StorageConnection, queue: str = TRAINING_REQUESTED) -> None:
         self._connection = connection
@@ -37,7 +37,7 @@ class StorageRequestQueue:
         self._send(text)
 
     def _send(self, text: str, hidden_for: timedelta = timedelta(0)) -> QueuedMessage:
-        """Send a message in Base64, which the Functions host decodes by default."""
+        """Send a message in Base64, which the Functions host expects by default."""
         from azure.core.exceptions import ResourceNotFoundError
 
         options = {"time_to_live": _NEVER_EXPIRES, "visibility_timeout": int(hidden_for.total_seconds())}
@@ -50,7 +50,7 @@ class StorageRequestQueue:
         return QueuedMessage(text=text, num_deliveries=0, message_id=sent.id, receipt=sent.pop_receipt or "")
 
     def take(self, limit: int, *, hidden_for: timedelta) -> Sequence[QueuedMessage]:
-        """See MessageQueue. One operation. Text that is not Base64 is left to the host, which treats it as poison."""
+        """See MessageQueue. One operation. The host treats text that is not Base64 as poison."""
         with storage_errors(f"take messages of queue {self._queue_name}"):
             pages = self._raw_queue.receive_messages(
                 messages_per_page=limit, max_messages=limit, visibility_timeout=int(hidden_for.total_seconds())

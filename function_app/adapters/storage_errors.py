@@ -23,7 +23,7 @@ class StorageRefusedError(LandfallError):
 
 @contextmanager
 def storage_errors(action: str) -> Iterator[None]:
-    """Turn SDK errors into ServiceUnavailableError or StorageRefusedError; ``action`` says what was being done."""
+    """Translate SDK errors to ServiceUnavailableError or StorageRefusedError; ``action`` describes the operation."""
     from azure.core.exceptions import DecodeError, HttpResponseError, ServiceRequestError, ServiceResponseError
 
     try:
@@ -39,12 +39,12 @@ def _refused_or_unavailable(action: str, error: HttpResponseError) -> LandfallEr
     if status in _TRY_LATER or status in _SERVER_ERRORS:
         return ServiceUnavailableError(f"{action}: storage is unavailable ({status}): {_detail(error)}")
     hint = ""
-    if status in (0, 401, 403):  # 0: no token could be obtained
+    if status in (0, 401, 403):  # 0 if no token could be obtained
         hint = "; check the connection's settings and the identity's role assignments on the account"
     return StorageRefusedError(f"{action}: storage refused it ({status}): {_detail(error)}{hint}")
 
 
 def _detail(error: Exception) -> str:
-    """The first line of a message that may carry a whole response body."""
+    """Return the first line of a message, which may contain a whole response body."""
     lines = str(error).splitlines()
     return lines[0][:_MAX_DETAIL_CHARS] if lines else type(error).__name__

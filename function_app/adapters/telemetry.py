@@ -1,7 +1,7 @@
-"""Spans and metrics in OpenTelemetry's form: to Application Insights, or on the local twin into files.
+"""Spans and metrics in OpenTelemetry's format, sent to Application Insights or, on the local twin, written to files.
 
-What is sent waits in a bounded queue and leaves in a thread, which also imports the exporter: its import takes longer
-than many invocations, and no step waits for telemetry.
+Items wait in a bounded queue, and a thread sends them, so that no step waits for telemetry. The thread also imports
+the exporter, which takes longer than many invocations.
 """
 
 from __future__ import annotations
@@ -39,25 +39,25 @@ QUIET = (
     "APPLICATIONINSIGHTS_CONTROLPLANE_DISABLED",
     "APPLICATIONINSIGHTS_OPENTELEMETRY_RESOURCE_METRIC_DISABLED",
 )
-"""Variables that keep the exporter from sending statistics of itself to Microsoft and from asking for settings.
+"""Variables that keep the exporter from sending statistics about itself to Microsoft and from requesting settings.
 
-The last one keeps it from looking for a global provider, which there is not."""
+The last one keeps it from looking for a global provider, which does not exist."""
 RESOURCE = {"service.name": "landfall", "service.namespace": "landfall"}
 METRICS_FILE = "metrics.jsonl"
 MAX_METRICS_BYTES = 16 << 20
-"""A file of this size is kept as ``metrics.1.jsonl``, in place of the last one, and another is begun."""
+"""At this size a file is renamed to ``metrics.1.jsonl``, which it replaces, and a new file is started."""
 SAMPLED = TraceFlags(TraceFlags.SAMPLED)
 
 
 def exporter_options(connection_string: str) -> dict[str, Any]:
-    """Return the options of every exporter to Application Insights, whose variables are set."""
+    """Set the variables of exporters to Application Insights; return their options."""
     for name in QUIET:
         os.environ.setdefault(name, "true")
     return {"connection_string": connection_string, "disable_offline_storage": True}
 
 
 def to_application_insights(connection_string: str) -> OpenTelemetrySink:
-    """Return what sends to Application Insights, with the identity that the app settings name."""
+    """Return the sink that sends to Application Insights, with the identity in the app settings."""
 
     def spans() -> SpanExporter:
         from azure.monitor.opentelemetry.exporter import AzureMonitorTraceExporter
@@ -71,12 +71,12 @@ def to_application_insights(connection_string: str) -> OpenTelemetrySink:
 
     exporter = LateSpanExporter(spans)
     processor, reader = BatchSpanProcessor(exporter), PeriodicExportingMetricReader(LateMetricExporter(metrics))
-    atexit.register(processor.shutdown)  # the provider of meters does the same by itself
+    atexit.register(processor.shutdown)  # The meter provider does this by itself.
     return OpenTelemetrySink(processor, exporter, reader)
 
 
 def to_files(folder: Path) -> OpenTelemetrySink:
-    """Return what writes each trace into a file of its own, and every value of a metric into one file."""
+    """Return the sink that writes each trace into its own file, and all values of metrics into one file."""
     exporter = FileSpanExporter(folder)
     return FileSink(SimpleSpanProcessor(exporter), exporter, metrics=folder / METRICS_FILE)
 
@@ -116,12 +116,12 @@ class OpenTelemetrySink:
         return self._exporter.deliver(self._readable(span))
 
     def flush(self) -> None:
-        """Send what waits."""
+        """Send waiting items."""
         self._processor.force_flush()
         self._meters.force_flush()
 
     def shutdown(self) -> None:
-        """Send what waits, and end the threads."""
+        """Send waiting items, and end the threads."""
         self._processor.shutdown()
         self._meters.shutdown()
 
@@ -147,7 +147,7 @@ class OpenTelemetrySink:
 
 
 class FileSink(OpenTelemetrySink):
-    """Writes metrics immediately, so a person or a test does not wait for an interval."""
+    """Writes metrics immediately, so that people and tests do not wait for an interval."""
 
     def __init__(self, processor: SpanProcessor, exporter: Delivers, *, metrics: Path) -> None:
         super().__init__(processor, exporter)
@@ -174,7 +174,7 @@ class FileSink(OpenTelemetrySink):
 
 
 def span_context(place: Place) -> SpanContext:
-    """Return a place in OpenTelemetry's form."""
+    """Return a place as an OpenTelemetry span context."""
     return SpanContext(int(place.trace_id, 16), int(place.span_id, 16), is_remote=False, trace_flags=SAMPLED)
 
 
@@ -183,13 +183,13 @@ def _ns(at: datetime) -> int:
 
 
 class FileSpanExporter(SpanExporter):
-    """Appends each span to the file of its trace, as one line of JSON."""
+    """Appends each span to the file of its trace as one line of JSON."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        """Write each span with one call, so that processes that write at the same time do not mix their lines."""
+        """Write each span with one call, so that concurrent processes do not mix their lines."""
         self._folder.mkdir(parents=True, exist_ok=True)
         for span in spans:
             with self._file(span).open("ab", buffering=0) as file:
@@ -197,7 +197,7 @@ class FileSpanExporter(SpanExporter):
         return SpanExportResult.SUCCESS
 
     def deliver(self, span: ReadableSpan) -> str:
-        """See TelemetrySink. The file is removed: a check leaves nothing behind."""
+        """See TelemetrySink. The file is removed, so that a check leaves nothing behind."""
         file = self._file(span)
         try:
             self.export([span])
@@ -214,7 +214,7 @@ class FileSpanExporter(SpanExporter):
 
 
 class LateSpanExporter(SpanExporter):
-    """Makes the exporter at the first export, in the thread that exports."""
+    """Creates the exporter at the first export, in the exporting thread."""
 
     def __init__(self, make: Callable[[], SpanExporter]) -> None:
         self._make = make
@@ -223,7 +223,7 @@ class LateSpanExporter(SpanExporter):
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         """See SpanExporter."""
-        with self._lock:  # a check may be the first to send, while the exporting thread is about to
+        with self._lock:  # A check may create the exporter at the same time as the exporting thread.
             if self._made is None:
                 self._made = self._make()
         return self._made.export(spans)
@@ -244,7 +244,7 @@ class LateSpanExporter(SpanExporter):
 
 
 class LateMetricExporter(MetricExporter):
-    """Makes the exporter at the first export, in the thread that exports. Each export has what is new."""
+    """Creates the exporter at the first export, in the exporting thread. Each export has only new values."""
 
     def __init__(self, make: Callable[[], MetricExporter]) -> None:
         from opentelemetry.sdk.metrics import Counter, Histogram

@@ -15,7 +15,7 @@ TABLE_PREFIX = "landfall"
 class TableLedger(
     TableShards, TableVersions, TableRuns, TableRunQueue, TableOutbox, TableHistory, TableDeadLetters, TableNotes
 ):
-    """Implements Ledger. The account is not called, and no SDK imported, before the first use."""
+    """Implements Ledger. The SDK is imported and the account called only at the first use."""
 
     def __init__(self, connection: StorageConnection, *, prefix: str = TABLE_PREFIX) -> None:
         super().__init__(Tables(connection, prefix))

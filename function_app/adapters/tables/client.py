@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 Table = Literal["shards", "versions", "runs", "outbox", "decisions", "deadletters", "notes"]
 
 MAX_TRIES = 24
-"""Tries of one compare-and-swap: enough for sixty concurrent writers of one counter. The queue delivers again."""
+"""Tries of one compare-and-swap, enough for sixty concurrent writers of one counter. The queue delivers again."""
 FIRST_BACKOFF_S = 0.01
 MAX_BACKOFF_S = 1.0
 
 _CONFLICT = frozenset({404, 409, 412})
-"""A row to change is gone, a row to create is there, a row was changed in the meantime."""
+"""404: a row to change does not exist; 409: a row to create exists; 412: a row was changed in the meantime."""
 
 _REPEATED = frozenset({"POST"})
-"""A write whose response was lost may have been repeated, which the SDK does not expect: see ``new_writer``."""
+"""The method of writes, which the SDK does not repeat by default; ``new_writer`` makes repetitions safe."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +41,7 @@ class Row:
 
     @property
     def writer(self) -> str:
-        """The mark of the call that wrote it, see ``new_writer``."""
+        """The mark of the call that wrote the row, see ``new_writer``."""
         return str(self.columns.get("writer", ""))
 
 
@@ -55,16 +55,16 @@ class Change:
 
 
 def new_writer() -> str:
-    """Return a mark for the rows that one call writes. It is also the record's revision.
+    """Return a mark for the rows of one call. It is also the record's revision.
 
-    Where an answer was lost and the SDK has repeated the request, the repetition meets our own row and looks like a
-    conflict; the mark tells the two apart.
+    If a response was lost and the SDK has repeated the request, the repetition finds the row of the first request and
+    looks like a conflict. The mark distinguishes it from a real conflict.
     """
     return uuid.uuid4().hex
 
 
 def tries(what: str, *, sleep: Callable[[float], None] = time.sleep) -> Iterator[int]:
-    """Count the tries of a compare-and-swap with a random pause between; LedgerConflictError after the last."""
+    """Count the tries of a compare-and-swap, with random pauses. Raises LedgerConflictError after the last try."""
     for number in range(MAX_TRIES):
         if number:
             longest_s = min(MAX_BACKOFF_S, FIRST_BACKOFF_S * 2**number)
@@ -74,7 +74,7 @@ def tries(what: str, *, sleep: Callable[[float], None] = time.sleep) -> Iterator
 
 
 class Tables:
-    """The ledger's tables in one account, created when first used."""
+    """The ledger's tables in one account, which are created at the first use."""
 
     def __init__(self, connection: StorageConnection, prefix: str) -> None:
         self._connection = connection
@@ -83,7 +83,7 @@ class Tables:
         self._lock = threading.Lock()
 
     def get(self, table: Table, partition: str, key: str) -> Row | None:
-        """Return one row: one operation."""
+        """Return one row. One operation."""
         from azure.core.exceptions import ResourceNotFoundError
 
         with storage_errors(f"read {key} of table {self._prefix}{table}"):
@@ -102,9 +102,9 @@ class Tables:
         columns: Sequence[str] | None = None,
         **parameters: str,
     ) -> Iterator[Row]:
-        """Yield the rows that an OData condition names, in the order of their keys: one operation per 1,000 rows.
+        """Yield the rows that satisfy an OData condition, in key order. One operation per 1,000 rows.
 
-        ``columns`` are those to read, all by default.
+        ``columns`` are the columns to read, by default all.
         """
         with storage_errors(f"query table {self._prefix}{table}"):
             pages = self._client(table).query_entities(
@@ -119,9 +119,9 @@ class Tables:
                     return
 
     def commit(self, table: Table, partition: str, changes: list[Change]) -> None:
-        """Make all changes or none, in one operation.
+        """Make either all changes or none, in one operation.
 
-        Raises LedgerConflictError if a row to create exists, or one to change is not the one that was read.
+        Raises LedgerConflictError if a row to create exists, or a row to change was changed since it was read.
         """
         from azure.core.exceptions import HttpResponseError
 
@@ -135,7 +135,7 @@ class Tables:
                 raise LedgerConflictError(f"{changes[0].key} of table {self._prefix}{table} was changed") from error
 
     def create(self, table: Table, partition: str, changes: list[Change], writer: str) -> bool:
-        """Commit new rows; False if the first of them was there already, written by another call."""
+        """Commit new rows; return False if another call had already written the first of them."""
         try:
             self.commit(table, partition, [_marked(change, writer) for change in changes])
         except LedgerConflictError:
@@ -167,7 +167,7 @@ def _marked(change: Change, writer: str) -> Change:
 
 
 def _send(client: TableClient, operations: list[tuple[str, dict[str, Any], dict[str, Any]]]) -> None:
-    """Send a transaction; a single new row is sent as a plain insert, which costs half."""
+    """Send a transaction. A single new row is sent as a plain insert, which costs half."""
     if len(operations) == 1 and operations[0][0] == "create":
         client.create_entity(operations[0][1], response_preference="return-no-content", retry_on_methods=_REPEATED)
     else:

@@ -1,4 +1,4 @@
-"""The history: each subject's entries in a partition of its own, ordered by time; and the counters and marks."""
+"""The tables of the history, with a partition per subject ordered by time, and of counters and marks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class TableHistory:
     def add_history_entry(self, entry: HistoryEntry) -> None:
         """See Ledger."""
         entry, writer = bounded_history_entry(entry), new_writer()
-        # the second time only orders two entries of the same time
+        # The second clock orders entries with the same time.
         key = joined(ascending(entry.at), f"{time.time_ns():020d}", writer)
         self._tables.create("decisions", _partition(entry.subject), [_change(key, entry)], writer)
 
@@ -51,7 +51,7 @@ _MARK = "mark"
 
 
 class TableNotes:
-    """Partitions ``count|name`` with a row for each key, and ``mark|name`` with one row."""
+    """Partitions ``count|name`` with one row per key, and ``mark|name`` with a single row."""
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables

@@ -1,4 +1,4 @@
-"""The table of notifications: one partition, so that a notification and its place in the list change together."""
+"""The table of notifications in one partition, so that a notification and its place in the list change together."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _IN_RANGE = f"PartitionKey eq '{_OUTBOX}' and RowKey ge @low and RowKey lt @high
 
 
 class TableOutbox:
-    """Rows ``note|subject|key`` hold notifications; ``unsent|time|key`` lead to those that wait, the oldest first."""
+    """Rows ``note|subject|key`` are notifications; ``unsent|time|key`` refer to waiting ones, oldest first."""
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
@@ -43,7 +43,7 @@ class TableOutbox:
         return replace(notification, revision=writer)
 
     def unsent_notifications(self) -> Iterator[NotificationRecord]:
-        """See Ledger. One operation, and one for each of them."""
+        """See Ledger. One operation, and one for each notification."""
         for pointer in self._tables.scan("outbox", _IN_RANGE, low="unsent|", high=after("unsent")):
             row = self._tables.get("outbox", _OUTBOX, pointer.columns["row"])
             if row is not None and _is_unsent(notification := _notification(row)):
@@ -110,7 +110,7 @@ class TableDeadLetters:
         return replace(letter, revision=writer)
 
     def dead_letters(self, *, limit: int = 100) -> list[DeadLetter]:
-        """See DeadLetterLedger. Reads all of them: their order is not their keys'."""
+        """See DeadLetterLedger. Reads all rows, because they are not stored in this order."""
         rows = self._tables.scan("deadletters", "PartitionKey eq @partition", partition=_DEAD)
         return sorted(map(_letter, rows), key=dead_letter_order)[:limit]
 

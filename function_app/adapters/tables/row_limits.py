@@ -1,6 +1,6 @@
-"""Limits of stored records, the same in both ledgers: a table row holds at most 1 MiB.
+"""Limits of stored records, which both ledgers share. A table row has at most 1 MiB.
 
-What decides something is kept whole or refused; what only explains is cut, and says so.
+Data on which decisions depend are stored completely or refused. Explanations are truncated and say so.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MAX_LOG_TAIL_CHARS = 64 << 10
 MAX_TEXT_CHARS = 16 << 10
 MAX_SUBJECT_CHARS = 2048
 MAX_PAYLOAD_CHARS = 200 << 10
-"""Payload of a dead letter: fits into a row even at four bytes a character. A queue message has at most 64 KiB."""
+"""Maximum payload of a dead letter, which fits into a row at four bytes per character. Queue messages have 64 KiB."""
 
 
 class RecordTooLargeError(LandfallError):
@@ -51,12 +51,12 @@ def bounded_shard(shard: ShardRecord) -> ShardRecord:
 
 
 def bounded_generation(generation: Generation) -> Generation:
-    """Keep all; times in UTC."""
+    """Keep everything; convert times to UTC."""
     return replace(generation, closed_at=_utc(generation.closed_at))
 
 
 def bounded_run(run: RunRecord) -> RunRecord:
-    """Keep the spec whole and the end of the log. Raises RecordTooLargeError."""
+    """Keep the whole spec, and the end of the log. Raises RecordTooLargeError."""
     return replace(
         run,
         spec=_json_whole(run.spec, MAX_SPEC_CHARS, f"run {run.run_id}: spec"),
@@ -80,7 +80,7 @@ def bounded_run(run: RunRecord) -> RunRecord:
 
 
 def bounded_notification(notification: NotificationRecord) -> NotificationRecord:
-    """Keep the content whole. Raises RecordTooLargeError."""
+    """Keep the whole content. Raises RecordTooLargeError."""
     what = f"notification {notification.key}: content"
     return replace(
         notification,
@@ -93,7 +93,7 @@ def bounded_notification(notification: NotificationRecord) -> NotificationRecord
 
 
 def bounded_history_entry(entry: HistoryEntry) -> HistoryEntry:
-    """Keep the beginning of the reason, and the details unless there are too many."""
+    """Keep the beginning of the reason, and the details unless they are too long."""
     return replace(
         entry,
         at=_utc(entry.at),
@@ -119,14 +119,14 @@ def bounded_dead_letter(letter: DeadLetter) -> DeadLetter:
 def _first_that_fit(reasons: tuple[Reason, ...]) -> tuple[Reason, ...]:
     total_chars = 0
     for number, reason in enumerate(reasons[:MAX_REASONS]):
-        total_chars += len(json.dumps(reason.to_json())) + 2  # the comma between, and a bracket
+        total_chars += len(json.dumps(reason.to_json())) + 2  # a comma and a bracket
         if total_chars > MAX_REASONS_CHARS:
             return reasons[:number]
     return reasons[:MAX_REASONS]
 
 
 def _json_whole(members: Mapping[str, Any], max_chars: int, what: str) -> dict[str, Any]:
-    """Return a copy as JSON gives it back; the caller's own may change without changing the ledger."""
+    """Return a copy made through JSON, so that later changes by the caller do not change the ledger."""
     text = json.dumps(members)
     if len(text) > max_chars:
         raise RecordTooLargeError(f"{what} has {len(text)} characters of JSON; at most {max_chars} can be stored")
@@ -148,7 +148,7 @@ def _beginning(text: str | None) -> str | None:
 
 
 def _clean(text: str) -> str:
-    """Replace what UTF-8 cannot hold: halves of surrogate pairs, as they come out of undecodable logs."""
+    """Replace single surrogates, which UTF-8 cannot encode and undecodable logs contain."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 

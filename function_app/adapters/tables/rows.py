@@ -1,7 +1,7 @@
 """Ledger records as columns of a table row, and back.
 
-A string property holds 64 KiB of UTF-16 at most: longer texts continue in ``name_1``, ``name_2`` … A member that a
-row does not have takes the record's default, so rows written by an older version stay readable.
+A string property has at most 64 KiB of UTF-16; longer texts continue in ``name_1``, ``name_2`` … A member that is
+missing in a row gets the record's default, so that rows of older releases stay readable.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from function_app.domain.records import (
 from shard_validation import Reason
 
 MAX_COLUMN_CHARS = 16_000
-"""Code points; at two UTF-16 units each they stay below 32 Ki units."""
+"""Code points per column; with two UTF-16 units each, they stay below 32 Ki units."""
 
 R = TypeVar("R", ShardRecord, Generation, RunRecord, NotificationRecord, HistoryEntry, DeadLetter)
 
 Columns = dict[str, Any]
 
 _NOT_STORED = "revision"
-"""It is the mark of the row's writer, see ``tables.new_writer``."""
+"""Not a column, because it is the mark of the row's writer, see ``tables.new_writer``."""
 
 
 def to_columns(
     record: ShardRecord | Generation | RunRecord | NotificationRecord | HistoryEntry | DeadLetter,
 ) -> Columns:
-    """Return a record's columns: plain ones for people, JSON for nested members."""
+    """Return a record's columns: plain columns for people, JSON for nested members."""
     columns: Columns = {}
     for member in fields(record):
         if member.name != _NOT_STORED:
@@ -50,7 +50,7 @@ def to_columns(
 
 
 def from_columns(record_class: type[R], columns: Mapping[str, Any], *, revision: str | None = None) -> R:
-    """Return the record that ``to_columns`` took apart; ``revision`` for those that have one."""
+    """Return the record from the columns of ``to_columns``; ``revision`` is for records that have one."""
     hints = _hints(cast("Hashable", record_class))
     members = {f.name: _member(f, hints[f.name], columns) for f in fields(record_class)}
     if revision is not None:
@@ -60,7 +60,7 @@ def from_columns(record_class: type[R], columns: Mapping[str, Any], *, revision:
 
 @cache
 def _hints(record_class: Hashable) -> dict[str, Any]:
-    # records.py imports Reason for type checkers only: indexing the functions must not load the validator.
+    # records.py imports Reason only for type checkers, because indexing the functions must not load the validator.
     return get_type_hints(record_class, localns={"Reason": Reason})
 
 
@@ -77,7 +77,7 @@ def _column(name: str, value: Any) -> Columns:
             columns = {name: json.dumps(value)}
         case int():
             columns = {name: (value, "Edm.Int64")}
-        case str():  # the enumerations too: their values are the stored words
+        case str():  # Enumerations too, whose values are stored.
             columns = long_text(name, str(value))
         case tuple():
             columns = long_text(name, json.dumps([reason.to_json() for reason in value]))
@@ -87,7 +87,7 @@ def _column(name: str, value: Any) -> Columns:
 
 
 def long_text(name: str, text: str) -> Columns:
-    """Return the columns that hold a text of any length."""
+    """Return the columns for a text of any length."""
     starts = range(0, max(len(text), 1), MAX_COLUMN_CHARS)
     return {f"{name}_{n}" if n else name: text[s : s + MAX_COLUMN_CHARS] for n, s in enumerate(starts)}
 
@@ -121,7 +121,7 @@ def _reader(hint: Any) -> Callable[[Mapping[str, Any], str], Any]:
 
 
 def read_long_text(columns: Mapping[str, Any], name: str) -> str:
-    """Return what `long_text` took apart."""
+    """Return the text from the columns of `long_text`."""
     parts = [columns[name]]
     while (following := f"{name}_{len(parts)}") in columns:
         parts.append(columns[following])
@@ -129,7 +129,7 @@ def read_long_text(columns: Mapping[str, Any], name: str) -> str:
 
 
 MAX_NAME_CHARS = 200
-"""Two names, a bucket and separators fit into 512 characters; a run id of 255 has a key of its own."""
+"""Two names, a bucket and separators fit into 512 characters; a run id of 255 characters has its own key."""
 
 _DIGEST_CHARS = 32
 _SAFE = frozenset((string.ascii_letters + string.digits + "-_.").encode())
@@ -139,10 +139,10 @@ _END_OF_TIME_US = 10**17 - 1
 
 
 def escaped(name: str, *, max_chars: int = MAX_NAME_CHARS) -> str:
-    """Return a name as part of a key: other than letters, digits and ``-_.`` becomes ``~XX``, byte by byte.
+    """Return a name as part of a key: bytes other than letters, digits and ``-_.`` become ``~XX``.
 
-    The tilde, because a percent sign in a key is decoded once too often by some clients. A name that is too long
-    keeps its beginning and ends in its digest.
+    A tilde is used because some clients decode percent signs in keys once too often. A name that is too long is
+    truncated and ends in its digest.
     """
     encoded = name.encode("utf-8", "surrogatepass")
     text = "".join(chr(byte) if byte in _SAFE else f"~{byte:02X}" for byte in encoded)
@@ -158,17 +158,17 @@ def joined(*parts: str) -> str:
 
 
 def after(prefix: str) -> str:
-    """Return the least key that is greater than every ``prefix|…``."""
+    """Return the smallest key that is greater than every ``prefix|…``."""
     return prefix + chr(ord("|") + 1)
 
 
 def ascending(time: datetime) -> str:
-    """Return a time so that keys sort with the oldest first; microseconds are kept."""
+    """Return a time as a key part that sorts the oldest first, with microseconds."""
     return f"{_microseconds(time):017d}"
 
 
 def descending(time: datetime) -> str:
-    """Return a time so that keys sort with the newest first; microseconds are kept."""
+    """Return a time as a key part that sorts the newest first, with microseconds."""
     return f"{_END_OF_TIME_US - _microseconds(time):017d}"
 
 

@@ -1,4 +1,4 @@
-"""The table of runs and the run queue: one partition, so that a run and the rows that lead to it change together."""
+"""The table of runs and the run queue, in one partition, so that a run and rows that refer to it change together."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ _IN_RANGE = f"PartitionKey eq '{_PARTITION}' and RowKey ge @low and RowKey lt @h
 _MAX_RUN_ID_CHARS = 255
 _QUEUE_KEY = "board"
 _QUEUE_COLUMNS = {"running": "going", "queued": "armed", "dropped": "dropped"}
-"""Field → the column's name in stored rows."""
+"""Field → column in stored rows."""
 
 
 class TableRuns:
-    """Rows ``run|time|run_id`` hold runs, the newest first; ``id|run_id`` and ``open|run_id`` lead to them."""
+    """Rows ``run|time|run_id`` are runs, newest first; ``id|run_id`` and ``open|run_id`` refer to them."""
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
@@ -88,7 +88,7 @@ class TableRuns:
         """See Ledger."""
         wanted = {name: value for name, value in (("dataset", dataset), ("state", state)) if value is not None}
         condition = " and ".join([_IN_RANGE, *(f"{name} eq @{name}" for name in wanted)])
-        # no character of an id comes before "!", so no key lies between
+        # No character of an id sorts before "!", so that no key is in between.
         low = "run|" if older_than is None else f"{_run_key(older_than)}!"
         rows = self._tables.scan("runs", condition, limit, low=low, high=after("run"), **wanted)
         return [_run(row) for row in rows]
@@ -128,7 +128,7 @@ def _run(row: Row) -> RunRecord:
 
 
 class TableRunQueue:
-    """Row ``board``, replaced under its ETag: JSON in as many columns as needed, see `run_queue.MAX_ROW_CHARS`."""
+    """Row ``board``: the queue as JSON in several columns, replaced under its ETag. See `run_queue.MAX_ROW_CHARS`."""
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
@@ -138,7 +138,7 @@ class TableRunQueue:
         return _queue(self._tables.get("runs", _PARTITION, _QUEUE_KEY))
 
     def change_run_queue(self, change: Callable[[RunQueue], RunQueue]) -> tuple[RunQueue, RunQueue]:
-        """See Ledger. One operation, and one more where something changes."""
+        """See Ledger. One operation, and one more if something changes."""
         for _ in tries("the run queue"):
             row = self._tables.get("runs", _PARTITION, _QUEUE_KEY)
             before = _queue(row)

@@ -1,4 +1,4 @@
-"""The tables of verdicts, and of dataset versions: the sizes of their splits, and their closings."""
+"""The tables of verdicts, and of dataset versions with the sizes of their splits and their closings."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from function_app.domain.records import (
 )
 
 MAX_TRANSACTION_CHARS = 1 << 20
-"""Characters of all columns together: up to three bytes each, and a transaction takes 4 MiB."""
+"""Maximum characters of all columns: each has up to three bytes, and a transaction up to 4 MiB."""
 _LAST_GENERATION = 10**9 - 1
 _MARK_COLUMNS = ("RowKey", "split", "index", "num_shards", "name", "state")
 _AT_A_TIME = 4
-"""Buckets that are read at the same time: more would take connections from the other calls of the process."""
+"""Buckets that are read at the same time; more would take connections from other calls of the process."""
 _IN_RANGE = "PartitionKey eq @partition and RowKey ge @low and RowKey lt @high"
 
 
@@ -52,16 +52,16 @@ class TableShards:
         partition = shard_partition(shard.dataset_version, shard.bucket)
         row, replaced = None, None
         for number in tries(f"{shard.dataset_version}/{shard.name}"):
-            if number or not is_first:  # a first verdict is inserted, which fails if there is one after all
+            if number or not is_first:  # A first verdict is inserted, which fails if another one exists.
                 row = self._tables.get("shards", partition, shard_key(shard.split, shard.index))
-                if row is not None and row.writer == writer:  # our own write, whose answer was lost
+                if row is not None and row.writer == writer:  # our own write, whose response was lost
                     break
                 replaced = _verdict(row) if row is not None else None
                 if same_verdict(replaced, shard):
                     break
             try:
                 return RecordedShard(replaced=replaced, accepted=self._replace(row, replaced, shard, writer))
-            except LedgerConflictError:  # the shard's row or the counter was changed in the meantime
+            except LedgerConflictError:  # The shard's row or the counter was changed in the meantime.
                 continue
         return RecordedShard(replaced=replaced)
 
@@ -76,13 +76,13 @@ class TableShards:
         for number in tries(f"{len(shards)} shards of {first.dataset_version}"):
             before, counter = counter, self._tables.get("shards", partition, counter_key(first.split))
             if number and _etag(before) == _etag(counter):
-                return None  # another writer changed a row other than the counter
+                return None  # Another writer changed a row other than the counter.
             accepted = len(shards) + (0 if counter is None else _accepted(counter))
             try:
                 self._tables.commit("shards", partition, [*rows, _counter_row(first.split, accepted, counter)])
             except LedgerConflictError:
                 row = self._tables.get("shards", partition, rows[0].key)
-                if row is None or row.writer != writer:  # otherwise it is our own write, whose answer was lost
+                if row is None or row.writer != writer:  # Otherwise it is our own write, whose response was lost.
                     continue
             return accepted
         return None
@@ -97,7 +97,7 @@ class TableShards:
         return map(_verdict, self._verdicts(version, 0, NUM_BUCKETS - 1))
 
     def shard_marks(self, version: DatasetVersion) -> list[ShardMark]:
-        """See Ledger. Buckets are read at the same time, and only the columns that a mark has."""
+        """See Ledger. Buckets are read at the same time, with only the columns of a mark."""
 
         def in_bucket(number: int) -> list[ShardMark]:
             return [_mark(row) for row in self._verdicts(version, number, number, columns=_MARK_COLUMNS)]
@@ -186,7 +186,7 @@ class TableVersions:
         self._tables = tables
 
     def claim_split_size(self, version: DatasetVersion, split: str, num_shards: int) -> int:
-        """See Ledger. One operation for every caller but the first."""
+        """See Ledger. One operation for every caller except the first."""
         partition, key = _partition(version), joined("split", escaped(split))
         columns = _size_columns(version, split, num_shards)
         for _ in tries(f"{version}, split {split}"):
@@ -225,7 +225,7 @@ class TableVersions:
         last: DatasetVersion | None = None
         for row in self._tables.scan("versions", condition, None, **names):
             version = DatasetVersion(dataset=row.columns["dataset"], version=row.columns["version"])
-            if version != last:  # the splits of a version follow one another: they share a partition
+            if version != last:  # The splits of a version are consecutive, because they share a partition.
                 yield version
             last = version
 
@@ -255,7 +255,7 @@ class TableVersions:
         )
         found = (from_columns(Generation, row.columns) for row in rows)
         for _, closings in groupby(found, key=lambda closing: closing.dataset_version):
-            yield next(closings)  # a version's closings share a partition, the last one first
+            yield next(closings)  # The closings of a version share a partition, the last one first.
 
     def claim_auto_run(self, generation: Generation, run_id: str) -> str:
         """See Ledger."""
@@ -277,7 +277,7 @@ class TableVersions:
         return self._replaced(partition, Change(key=row.key, columns=to_columns(generation), etag=row.etag))
 
     def _replaced(self, partition: str, change: Change) -> bool:
-        """Try once; False if the row was changed in the meantime."""
+        """Try once; return False if the row was changed in the meantime."""
         try:
             self._tables.replace("versions", partition, [change], new_writer())
         except LedgerConflictError:

@@ -1,9 +1,11 @@
-"""The contract between the submitter (function_app) and the training (training_job): standard library plus crc32c.
+"""The contract between the submitter (function_app) and the training (training_job).
 
-It has versions: what manifest, command line, report and exit codes of a job look like. The function app and the
-training's code are published one after the other, and each has this file as it was then. The version of the code
-asset begins with what it speaks, ``c1-`` or ``c1.2-``, so that the app knows it from its settings and submits no job
-that could only fail on paid nodes.
+It uses only the standard library and crc32c.
+
+The contract has versions, which define the manifest, command line, report and exit codes of a job. The function app
+and the training's code are published separately, each with its current copy of this file. The version of the code
+asset begins with the contract versions that it supports, ``c1-`` or ``c1.2-``. The app reads them from its settings,
+so that it does not submit jobs that would fail on paid nodes.
 """
 
 from __future__ import annotations
@@ -12,8 +14,8 @@ import re
 from collections.abc import Sequence
 
 SPOKEN: tuple[int, ...] = (1,)
-"""Oldest first. Append a version for a change that the other side's present code would not understand, and keep an
-older one as long as this side understands it, too."""
+"""Supported contract versions, oldest first. Append a version for a change that the other side's present code would
+not understand. Keep an older version while this side still supports it."""
 
 _VERSION = re.compile(r"/codes/[^/]+/versions/c(?P<spoken>[0-9]{1,4}(\.[0-9]{1,4}){0,9})-[^/]+")
 _FIRST = (1,)
@@ -32,7 +34,7 @@ def spoken_by(code_id: str) -> tuple[int, ...]:
 
 
 def mismatch(code_id: str, spoken: Sequence[int] = SPOKEN) -> str | None:
-    """Return why jobs with this code cannot be submitted; None if both sides have a version in common."""
+    """Return why jobs with this code cannot be submitted; None if both sides share a version."""
     theirs = spoken_by(code_id)
     if set(theirs) & set(spoken):
         return None

@@ -1,7 +1,7 @@
 """Check that the options of Landfall's training fit the data and each other, before a job is submitted.
 
-`mistakes` compares what a pipeline's file states, `misfits` also what the manifest counts. The submitter refuses what
-does not fit; the training checks again, because it may be started by hand.
+`mistakes` checks the pipeline file alone, `misfits` also compares it with the manifest. The submitter refuses options
+that do not fit. The training checks again, because it may be started by hand.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MAX_NAMED = 20
 _AXES = 3
 """Height, width, channels."""
 _CHANNELS = {"jpeg": (1, 3), "image": (1, 3), "png": (1, 3, 4)}
-"""Encoding → the channels that TensorFlow decodes it to."""
+"""Encoding → number of channels in TensorFlow's decoded image."""
 SMALL_CNN = "small_cnn"
 MODELS: Mapping[str, int] = {
     SMALL_CNN: 2,
@@ -38,14 +38,14 @@ MODELS: Mapping[str, int] = {
     "VGG16": 32,
     "VGG19": 32,
 }
-"""Model → height and width of the smallest image that it can be built for."""
+"""Model → height and width of the smallest image for which it can be built."""
 _OF_COLOURS = ("ConvNeXt", "EfficientNetV2B")
-"""Beginnings of the names of models whose own first layer normalises three channels."""
+"""Prefixes of the names of models whose first layer normalises three channels."""
 _BY_LOWER_CASE = {name.lower(): name for name in MODELS}
 
 
 def misfits(options: TrainingOptions, manifest: Manifest, *, world_size: int) -> list[str]:
-    """Return why the training cannot train on the data; each text begins with the option to change."""
+    """Return the reasons why the training cannot use the data; each text begins with the option to change."""
     splits = sorted({shard.split for shard in manifest.shards})
     stated = mistakes(options, features=manifest.features, splits=splits, world_size=world_size)
     counted = [
@@ -64,9 +64,9 @@ def mistakes(
     splits: Sequence[str],
     world_size: int | None = None,
 ) -> list[str]:
-    """Return why the training cannot work, as far as the pipeline's file shows; texts as in `misfits`.
+    """Return the problems that the pipeline file alone shows; each text begins with the option to change.
 
-    ``world_size`` is None if the machines are not known. Synthetic data have neither features nor splits.
+    ``world_size`` is None if the machines are unknown. Synthetic data have neither features nor splits.
     """
     found = [*_of_model(options), *_of_lanes(options, world_size)]
     if options.synthetic_records:
@@ -76,7 +76,7 @@ def mistakes(
 
 
 def unreported_metrics(options: TrainingOptions, metrics: Sequence[str]) -> list[str]:
-    """Return which of the metrics that a pipeline requires the training does not report."""
+    """Return the metrics that a pipeline requires but the training does not report."""
     own = options.reported_metrics
     reported = (*own, *(f"val_{name}" for name in own))
     return [
@@ -93,7 +93,7 @@ def _why_unreported(metric: str, reported: Sequence[str]) -> str:
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
-    """Return the end of a message about an unknown name: the nearest known one; empty if none is near."""
+    """Return the end of a message about an unknown name: a similar known name, or empty if there is none."""
     by_lower_case = {one.lower(): one for one in known}
     close = difflib.get_close_matches(name.lower(), by_lower_case, n=1)
     return f"; did you mean {by_lower_case[close[0]]}?" if close else ""
@@ -121,7 +121,7 @@ def _of_counts(options: TrainingOptions, manifest: Manifest, splits: Sequence[st
 
 
 def _of_lanes(options: TrainingOptions, world_size: int | None) -> Iterator[str]:
-    """Yield why an epoch cannot be shared equally; see training_job/rank_plan.py."""
+    """Yield the reasons why an epoch cannot be divided equally; see training_job/rank_plan.py."""
     lanes = options.num_lanes
     if world_size is None or not lanes:
         return
@@ -170,7 +170,7 @@ def _of_features(options: TrainingOptions, features: Sequence[FeatureSpec]) -> I
 
 
 def _of_image(options: TrainingOptions, features: Sequence[FeatureSpec]) -> Iterator[str]:
-    """Yield why the training could not decode the images, or not build its model for them."""
+    """Yield the reasons why the images cannot be decoded, or the model cannot be built for them."""
     spec = _feature(features, options.image_feature)
     if spec is None or options.image_feature == options.label_feature:
         return
@@ -204,7 +204,7 @@ def _of_image(options: TrainingOptions, features: Sequence[FeatureSpec]) -> Iter
 
 
 def _numbers_problem(spec: FeatureSpec) -> str | None:
-    """Return why numbers do not have one known shape; None if they do."""
+    """Return why the arrays do not have one known shape; None if they do."""
     if not spec.shape:
         return "has no shape; write shape: [HEIGHT, WIDTH, CHANNELS] in data.features"
     if sum(size is None for size in spec.shape) > (1 if len(spec.shape) == _AXES else 0):
@@ -219,7 +219,7 @@ def _encoded_problem(spec: FeatureSpec) -> str | None:
 
 
 def _of_shape(options: TrainingOptions, shape: tuple[int, ...], name: str = "the image") -> Iterator[str]:
-    """Yield why the model cannot be built for images of a shape, in which 0 is a size that is not known."""
+    """Yield the reasons why the model cannot be built for images of a shape, in which 0 is an unknown size."""
     names = ("image_height", "image_width", "image_channels")
     if missing := [option for option, size in zip(names, shape, strict=True) if not size]:
         yield f"{missing[0]}: state {' and '.join(missing)}, because data.features gives {name} an incomplete shape"
@@ -271,7 +271,7 @@ def _of_labels(options: TrainingOptions, manifest: Manifest) -> Iterator[str]:
 
 
 def label_misfits(options: TrainingOptions, lowest: float, highest: float) -> Iterator[tuple[str, str]]:
-    """Yield each option that does not allow the labels, with a text that begins with it."""
+    """Yield each option that does not allow the labels, and a text that begins with the option."""
     if lowest < options.label_offset:
         yield "label_offset", f"label_offset: {options.label_offset}, but labels go down to {lowest:g}"
     offset = f" with label_offset: {options.label_offset}" if options.label_offset else ""
@@ -280,7 +280,7 @@ def label_misfits(options: TrainingOptions, lowest: float, highest: float) -> It
 
 
 def _read_splits(options: TrainingOptions, manifest: Manifest) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the statistics of the splits that the training reads; none where they were too large to keep."""
+    """Yield the statistics of the splits that the training reads, except those that were too large to keep."""
     splits: Mapping[str, Any] = manifest.statistics.get("splits", {})
     for split in dict.fromkeys((options.train_split, options.validation_split)):
         if split in splits:
@@ -301,6 +301,6 @@ def _quoted(name: str) -> str:
 
 
 def named(names: list[str]) -> str:
-    """Return a bounded list of names, each of them bounded."""
+    """Return a list of names as text, bounded in number and length."""
     more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
     return (", ".join(name[:100] for name in names[:MAX_NAMED]) or "none") + more

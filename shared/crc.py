@@ -1,4 +1,4 @@
-"""CRC32C of files, as in manifests, and of contents whose parts have known CRCs."""
+"""CRC32C of files, as in manifests, and of concatenated contents with known CRCs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import BinaryIO
 from crc32c import crc32c
 
 _CHUNK_BYTES = 256 << 10
-"""Fits into a core's cache, so each byte is read from memory once."""
+"""Block size that fits into a core's cache, so that each byte is read from memory only once."""
 _UINT32 = 0xFFFFFFFF
 
 _DIGIT_BITS = 4
@@ -42,9 +42,9 @@ def combined_crc32c(first: int, second: int, second_bytes: int) -> int:
 
 
 def _carried_over_zeros(crc: int, num_bytes: int) -> int:
-    """Return the CRC register after so many zero bytes, which is what the length of the second content does to it.
+    """Return the CRC register after ``num_bytes`` zero bytes: the effect of the second content's length on it.
 
-    Bytes beyond whole blocks are processed; each hexadecimal digit of the number of blocks is one step.
+    Bytes beyond whole blocks are processed one by one; each hexadecimal digit of the number of blocks is one step.
     """
     crc = crc32c(_ZEROS[: num_bytes & (len(_ZEROS) - 1)], crc ^ _UINT32) ^ _UINT32
     num_blocks, bits = num_bytes >> _BLOCK_BITS, _BLOCK_BITS
@@ -62,15 +62,15 @@ def _step(tables: _Tables, crc: int) -> int:
 
 @cache
 def _tables(digit: int, bits: int) -> _Tables:
-    """Return what ``digit << bits`` zero bytes make of each value of each of the four bytes of a CRC.
+    """Return the result of ``digit << bits`` zero bytes for each value of each of the four bytes of a CRC.
 
-    The step is linear over XOR, so a CRC can take it byte by byte.
+    The step is linear over XOR, so that a CRC can be processed byte by byte.
     """
     return tuple(tuple(_long_step(byte << place, digit, bits) for byte in range(256)) for place in (0, 8, 16, 24))
 
 
 def _long_step(crc: int, digit: int, bits: int) -> int:
-    """Step over ``digit << bits`` zero bytes, with known steps or in single blocks."""
+    """Advance a CRC over ``digit << bits`` zero bytes, by known steps or single blocks."""
     if digit > 1:
         return _step(_tables(1, bits), _step(_tables(digit - 1, bits), crc))
     if bits > _BLOCK_BITS:

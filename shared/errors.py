@@ -4,4 +4,4 @@ from __future__ import annotations
 
 
 class LandfallError(Exception):
-    """Base of everything that Landfall raises on purpose; its message is fit for a person."""
+    """Base of everything that Landfall raises on purpose. Its message is meant for people."""

@@ -1,4 +1,4 @@
-"""The training's options, and the command line that carries them from the submitter to the training.
+"""The training's options, and the command line that passes them from the submitter to the training.
 
 A pipeline sets the options, and a caller may override them within the pipeline's limits. Options that contradict each
 other are refused here, before a job starts; the training checks the options that depend on the data. A new option is
@@ -17,9 +17,9 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 _TWO = 2
 _FIVE = 5
 SCRIPT_PATHS = ("data", "manifest", "output", "checkpoint", "report")
-"""Paths that a user's own script gets, in the order of its flags; see ScriptArguments."""
+"""Paths that a user's own script receives, in the order of its flags; see ScriptArguments."""
 SIMULATED = "LANDFALL_SIMULATED_"
-"""Prefix of the variables with which the local twin describes its nodes; no pipeline and no job may set one."""
+"""Prefix of the variables with which the local twin describes its nodes. Pipelines and jobs may not set them."""
 SIMULATED_LOCAL_SIZE = "LANDFALL_SIMULATED_LOCAL_SIZE"
 """Number of ranks on each simulated node."""
 SIMULATED_GPUS = "LANDFALL_SIMULATED_GPUS"
@@ -253,7 +253,7 @@ def numbers(text: str) -> tuple[float, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class JobArguments(TrainingOptions):
-    """The training's whole command line: where things are, and how to train.
+    """The training's whole command line: paths and options.
 
     Each field is one flag: ``per_process_batch_size`` is ``--per-process-batch-size``.
     """
@@ -267,7 +267,7 @@ class JobArguments(TrainingOptions):
     model: str
     """Folder for ``model.keras`` and ``saved_model/``."""
     checkpoints: str
-    """Folder that outlives the attempt."""
+    """Folder that is kept after the attempt."""
     expected_world_size: int = 0
     """Number of ranks that the job was submitted with; 0: any number."""
     expected_nodes: int = 0
@@ -313,7 +313,7 @@ class ScriptArguments:
     output: str
     """Folder whose content becomes the model."""
     checkpoint: str
-    """Folder that outlives the attempt."""
+    """Folder that is kept after the attempt."""
     report: str
     """File to write the metrics to, as JSON."""
     arguments: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""The manifest: the list of a dataset version's shards and the features of its examples, written at the closing."""
+"""The manifest, written at the closing: a dataset version's shards and the features of its examples."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from shared.shard_names import SPLIT_KEY, split_in_name
 
 FORMAT_VERSION = 1
 SYNTHETIC: Literal["synthetic"] = "synthetic"
-"""The format of synthetic data, which have no shards: the training generates the records."""
+"""The format of synthetic data, which have no shards because the training generates the records."""
 Format = Literal["tfrecord", "parquet", "synthetic"]
 MAX_MANIFEST_BYTES = 64 << 20
-"""Three times the size of 100,000 shards at about 200 bytes each."""
+"""Maximum size: three times the size of 100,000 shards with about 200 bytes each."""
 
 
 class ManifestError(ValueError):
@@ -38,7 +38,7 @@ class ManifestShard:
 
 @dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """A closed dataset version, as the training sees it."""
+    """A closed dataset version, as the training reads it."""
 
     dataset: str
     version: str
@@ -49,10 +49,10 @@ class Manifest:
     shards: tuple[ManifestShard, ...]
     """Sorted by split and index."""
     statistics: Mapping[str, Any] = field(default_factory=dict)
-    """Counts, label histograms and value ranges from validation: for people, the training does not need them."""
+    """Counts, label histograms and value ranges from validation, for people; the training does not need them."""
 
     def split(self, name: str) -> tuple[ManifestShard, ...]:
-        """Return the shards of one split in index order; empty if there is no such split."""
+        """Return the shards of one split in the order of their index; empty if there is no such split."""
         return tuple(s for s in self.shards if s.split == name)
 
     def num_records(self, split: str) -> int:
@@ -76,7 +76,7 @@ class Manifest:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Manifest:
-        """Read and check a manifest. Raises ManifestError, also where the fingerprint does not match the shards."""
+        """Read and check a manifest. Raises ManifestError, also if the fingerprint does not match the shards."""
         if len(text) > MAX_MANIFEST_BYTES:
             raise ManifestError(f"manifest: {len(text)} bytes are too many, the limit is {MAX_MANIFEST_BYTES}")
         try:
@@ -111,7 +111,7 @@ def _from_members(members: Mapping[str, Any]) -> Manifest:
 def fingerprint(shards: Iterable[ManifestShard]) -> str:
     """Return the SHA-256 over the sorted (name, size, CRC32C) of the shards: the identity of the training data.
 
-    The split of a shard counts too where its name does not say it: a list or a pipeline may change it.
+    The split of a shard is included if the name does not state it, because a list or a pipeline may change it.
     """
     digest = hashlib.sha256()
     for name, size_bytes, crc, split in sorted((s.name, s.size_bytes, s.crc32c, _unnamed_split(s)) for s in shards):
@@ -129,7 +129,7 @@ def _unnamed_split(shard: ManifestShard) -> str:
 
 FeatureKind = Literal["int64", "float", "bytes"]
 Encoding = Literal["jpeg", "png", "image", "raw", "text"]
-"""Content of a ``bytes`` feature; ``image`` is JPEG or PNG, ``raw`` is the bytes of a tensor."""
+"""Content of a ``bytes`` feature: ``image`` is JPEG or PNG, ``raw`` are the bytes of a tensor."""
 RawDtype = Literal["uint8", "int32", "int64", "float32"]
 
 
@@ -152,7 +152,7 @@ class FeatureSpec:
     minimum: float | None = None
     maximum: float | None = None
     allowed: tuple[int | float | str, ...] = ()
-    """Empty allows any value."""
+    """Allowed values; empty allows any value."""
 
     def __post_init__(self) -> None:
         """Reject inconsistent descriptions. Raises SchemaError."""
@@ -171,7 +171,7 @@ class FeatureSpec:
 
     @classmethod
     def from_json(cls, members: Mapping[str, Any]) -> FeatureSpec:
-        """Read what `to_json` wrote. Raises SchemaError naming the member that is unknown or wrong."""
+        """Read the output of `to_json`. Raises SchemaError naming the member that is unknown or wrong."""
         unknown = set(members) - set(cls.__dataclass_fields__)
         if unknown:
             raise SchemaError(f"feature {members.get('name')}: unknown members {sorted(unknown)}")

@@ -1,8 +1,8 @@
-"""Files in a job's output folders, each written once, from its start to its end, under its final name.
+"""Files in a job's output folders, which are written once, sequentially and under their final names.
 
 An output is a mount over blobs and not a disk: a rename is a copy and a delete, a file cannot be appended to or
-changed in its middle, and it appears, whole, when it is closed. So a file is made on a local disk and then put into
-the output. Storage that fails for a moment is tried again.
+changed, and it appears only when it is closed. A file is therefore created on a local disk and then copied to the
+output. Temporary failures of storage are retried.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from typing import BinaryIO, TypeVar
 
 TRIES = 5
 FIRST_PAUSE_S = 0.2
-"""Before the second try; each further pause is twice as long."""
+"""Pause before the second try; each further pause is twice as long."""
 _COPIED_BYTES = 8 << 20
 _FOR_A_MOMENT = frozenset(
     {errno.EIO, errno.EAGAIN, errno.EBUSY, errno.EINTR, errno.ENOTCONN, errno.ESTALE, errno.ETIMEDOUT}
 )
-"""What a mount answers while its storage cannot be reached; anything else will not pass by itself."""
+"""Errors of a mount whose storage cannot be reached for a while; retries do not help with other errors."""
 
 _Result = TypeVar("_Result")
 
 
 class OutputFileError(Exception):
-    """An output could not be written or read; the message names the file, the problem and what to do."""
+    """An output could not be written or read; the message names the file, the problem and the fix."""
 
 
 def put_bytes(content: bytes, path: Path) -> None:
@@ -55,7 +55,7 @@ def put_folder(source: Path, folder: Path) -> None:
 
 
 def put_optional(source: Path, folder: Path) -> None:
-    """Copy a local folder into an output; what cannot be written is a line on stderr, and no reason to fail."""
+    """Copy a local folder into an output. A file that cannot be written is reported on stderr, without an error."""
     try:
         put_folder(source, folder)
     except OutputFileError as error:
@@ -63,7 +63,7 @@ def put_optional(source: Path, folder: Path) -> None:
 
 
 def read_bytes(path: Path, max_bytes: int) -> bytes:
-    """Read at most so many bytes of a file in an output. Raises FileNotFoundError or OutputFileError."""
+    """Read at most ``max_bytes`` of a file in an output. Raises FileNotFoundError or OutputFileError."""
 
     def read() -> bytes:
         with path.open("rb") as file:
@@ -80,7 +80,7 @@ def read_bytes(path: Path, max_bytes: int) -> bytes:
 def _put(path: Path, write: Callable[[BinaryIO], object]) -> None:
     def put() -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        # Also what a failed try left, and a file of an earlier training in the same folder: no file is overwritten.
+        # Files of a failed try or of an earlier training are removed, because a file cannot be overwritten.
         path.unlink(missing_ok=True)
         with path.open("xb") as file:
             write(file)
@@ -97,7 +97,7 @@ def _put(path: Path, write: Callable[[BinaryIO], object]) -> None:
 
 
 def retried(call: Callable[[], _Result]) -> _Result:
-    """Return what the call returns, and repeat it after a pause while storage fails for a moment. Raises OSError."""
+    """Return the result of a call, which is repeated after pauses if storage fails temporarily. Raises OSError."""
     for retry in range(TRIES - 1):
         try:
             return call()

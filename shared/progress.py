@@ -1,4 +1,4 @@
-"""Lines for those who follow a log, each with one JSON object: where the training is, and where a rank runs."""
+"""Log lines with one JSON object each: the progress of the training, and the node of a rank."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class Progress:
     """The state of a training after an epoch (or within one)."""
 
     epoch: int
-    """Epochs finished, 1 after the first."""
+    """Number of finished epochs, 1 after the first one."""
     epochs: int
     step: int
-    """Optimizer updates so far, over all epochs."""
+    """Number of optimizer updates so far, over all epochs."""
     loss: float
     accuracy: float
     val_loss: float | None = None
@@ -36,13 +36,13 @@ class Progress:
 
 
 def parse_progress(line: str) -> Progress | None:
-    """Return the progress that a log line states, or None for any other line, also a garbled one."""
+    """Return the progress in a log line, None for other or garbled lines."""
     text = line.strip()
     if not text.startswith(PREFIX) or len(text) > MAX_LINE_CHARS:
         return None
     try:
         return Progress(**json.loads(text.removeprefix(PREFIX)))
-    except (ValueError, TypeError, RecursionError):  # the last one where brackets are nested deeply
+    except (ValueError, TypeError, RecursionError):  # RecursionError for deeply nested brackets
         return None
 
 
@@ -56,16 +56,16 @@ class RankPlace:
     """Number of its node, from 0."""
     host: str
     nodes: tuple[str, ...] = ()
-    """Addresses of the job's nodes, as the launcher names them."""
+    """Addresses of the job's nodes, in the launcher's form."""
     met: tuple[str, ...] = ()
-    """Hosts whose ranks it has met; none before they have met, and in a user's own script."""
+    """Hosts of the ranks with which it is connected; empty before the connection, and in a user's own script."""
 
     def to_line(self) -> str:
         """Return one log line."""
         return RANK_PREFIX + json.dumps(asdict(self))
 
     def in_words(self) -> str:
-        """Return the same for people."""
+        """Return the place in words."""
         words = f"rank {self.rank} of {self.world_size} on host {self.host} (node {self.node})"
         if self.met:
             return f"{words}, has met the ranks of {', '.join(self.met)}"
@@ -73,7 +73,7 @@ class RankPlace:
 
 
 def parse_rank_place(line: str) -> RankPlace | None:
-    """Return the place that a log line states, or None for any other line, also a garbled one."""
+    """Return the place in a log line, None for other or garbled lines."""
     text = line.strip()
     if not text.startswith(RANK_PREFIX) or len(text) > MAX_RANK_LINE_CHARS:
         return None
@@ -92,7 +92,7 @@ def parse_rank_place(line: str) -> RankPlace | None:
 
 
 def latest_place(lines: Iterable[str]) -> RankPlace | None:
-    """Return the last place that the lines of a log state."""
+    """Return the last place in the lines of a log."""
     return next((place for line in reversed([*lines]) if (place := parse_rank_place(line))), None)
 
 

@@ -1,4 +1,4 @@
-"""TFRecord framing: how one record is laid out in a shard.
+"""TFRecord framing: the layout of a record in a shard.
 
 A record is ``length`` (uint64, little endian), the masked CRC32C of those eight bytes, the payload, and
 the masked CRC32C of the payload.
@@ -33,15 +33,15 @@ _CRC = struct.Struct("<I")
 
 
 def mask_crc(crc: int) -> int:
-    """Mask a CRC32C as TFRecord stores it, so that a CRC over data holding CRCs stays meaningful."""
+    """Mask a CRC32C as TFRecord stores it, so that a CRC over data that contain CRCs stays meaningful."""
     return (((crc >> 15) | (crc << 17)) + _MASK_DELTA) & _UINT32
 
 
 def are_masked(crcs: Sequence[int], masked: Sequence[int]) -> bool:
-    """Whether ``masked`` holds the masked CRCs of ``crcs``.
+    """Whether ``masked`` contains the masked CRCs of ``crcs``.
 
-    Computes `mask_crc` for all of them in one step: each has 64 bits of a long integer, of which 32 are room for the
-    bits that are shifted or carried out.
+    All masks are computed in one step: each CRC has 64 bits of a long integer, of which 32 are space for bits that
+    are shifted or carried out.
     """
     low, delta = _lanes(len(crcs))
     lanes = int.from_bytes(array("Q", crcs), sys.byteorder)
@@ -61,7 +61,7 @@ def masked_crc32c(data: bytes | memoryview) -> int:
 
 
 def frame_record(payload: bytes) -> bytes:
-    """Return ``payload`` framed as one TFRecord record."""
+    """Return a payload framed as one TFRecord record."""
     length = _LENGTH.pack(len(payload))
     return b"".join((_HEADER.pack(len(payload), masked_crc32c(length)), payload, _CRC.pack(masked_crc32c(payload))))
 
@@ -72,7 +72,7 @@ def is_record_header(head: bytes) -> bool:
 
 
 def compression_of(head: bytes) -> Compression:
-    """Return how a TFRecord shard is compressed, by its first bytes: a name may lack the suffix."""
+    """Return the compression of a TFRecord shard from its first bytes, because the name may lack the suffix."""
     if is_record_header(head):
         return ""
     if head.startswith(GZIP_MAGIC):
@@ -81,7 +81,7 @@ def compression_of(head: bytes) -> Compression:
 
 
 def compression_of_file(path: Path) -> Compression:
-    """Return how a TFRecord shard is compressed. Raises OSError."""
+    """Return the compression of a TFRecord shard. Raises OSError."""
     with path.open("rb") as file:
         return compression_of(file.read(HEADER_BYTES))
 

@@ -1,7 +1,7 @@
-"""Text from outside, made safe to show and to log: its secrets masked, its control characters spelt out.
+"""Make untrusted text safe to show and to log: mask secrets and escape control characters.
 
-A blob's name, a log line or an answer's body may hold line breaks and terminal escapes. Shown as it is, it could
-forge lines of a history or a log, or change what a terminal shows.
+A blob's name, a log line or a response body may contain line breaks and terminal escapes. Without escaping, it could
+forge lines of a history or a log, or change the content of a terminal.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import re
 from typing import Any
 
 MAX_TEXT_CHARS = 200
-"""Longest text that `shown` returns unescaped: text from a hostile file must not fill the ledger."""
+"""Maximum length of text in `shown`, because text from a hostile file must not fill the ledger."""
 MAX_VALUE_CHARS = 36
-"""Longest value of a setting that a message repeats: a GUID; keys and signatures are longer."""
+"""Maximum length of a setting's value in messages: a GUID. Keys and signatures are longer."""
 SEVERAL_LINES = frozenset({"log_tail", "log_text", "payload"})
-"""Members of JSON objects whose texts have several lines; each line is printed with an indent."""
+"""Members of JSON objects with texts of several lines; each line is printed with an indent."""
 INDENT = "    "
 
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
@@ -35,17 +35,17 @@ _UNITS = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
 
 
 def one_line(text: str) -> str:
-    """Return a text on one line, with every character spelt out that cannot be printed."""
+    """Return a text on one line, with unprintable characters escaped."""
     return text if text.isprintable() else _spelt_out(text)
 
 
 def shown(text: str) -> str:
-    """Return a text on one line, and bounded."""
+    """Return a text on one line and bounded."""
     return one_line(text if len(text) <= MAX_TEXT_CHARS else text[: MAX_TEXT_CHARS - 1] + "…")
 
 
 def several_lines(text: str) -> str:
-    """Return a text with its line breaks and tabs, without colours, and otherwise as `one_line` returns it."""
+    """Return a text like `one_line`, but with its line breaks and tabs, and without colours."""
     if text.isprintable():
         return text
     return _spelt_out(_LINE_ENDS.sub("\n", _COLOURS.sub("", text)), keep="\n\t")
@@ -54,7 +54,7 @@ def several_lines(text: str) -> str:
 def log_text(text: str) -> str:
     """Return the text of a log record: secrets masked, and every line after the first one indented.
 
-    So a line that begins in the first column is always a record of its own. The result of the result is the same.
+    A line that begins in the first column is thus always the start of a record. The function is idempotent.
     """
     first, *rest = several_lines(mask_secrets(text)).split("\n")
     if all(line.startswith(INDENT) for line in rest):
@@ -63,7 +63,7 @@ def log_text(text: str) -> str:
 
 
 def safe_json(value: Any) -> Any:
-    """Return a JSON value whose texts are safe to show: without secrets, and on one line except `SEVERAL_LINES`."""
+    """Return a JSON value with safe texts: without secrets, and on one line except for `SEVERAL_LINES`."""
     if isinstance(value, str):
         return one_line(mask_secrets(value))
     if isinstance(value, list | tuple):
@@ -89,24 +89,24 @@ def mask_secrets(text: str) -> str:
 
 
 def mask_addresses(text: str) -> str:
-    """Mask the secrets in a text, and all that follows the host of an address: a webhook's path is a secret too."""
+    """Mask the secrets in a text, and everything after the host of a URL: a webhook's path is a secret too."""
     return _ADDRESSES.sub(r"\g<host>/…", mask_secrets(text))
 
 
 def setting_value(value: str) -> str:
-    """Return a setting's wrong value for a message; of one that may be a secret, only its length."""
+    """Return a setting's wrong value for a message; only its length if it may be a secret."""
     if len(value) > MAX_VALUE_CHARS and not value.startswith("/"):
         return f"a text of {len(value)} characters"
     return repr(mask_addresses(value))
 
 
 def public_url(url: str) -> str:
-    """Return a URL without its query, which may hold a signature."""
+    """Return a URL without its query, which may contain a signature."""
     return mask_secrets(re.split(r"[?#]", url)[0])
 
 
 def make_logging_safe() -> None:
-    """Apply `log_text` to the message and the stack trace of every record that this process logs from now on."""
+    """From now on, apply `log_text` to the message and stack trace of every record that this process logs."""
     make = logging.getLogRecordFactory()
     if getattr(make, "is_safe", False):
         return
@@ -116,7 +116,7 @@ def make_logging_safe() -> None:
         try:
             text = record.getMessage()
         except (TypeError, ValueError):
-            return record  # arguments that do not fit; logging reports that itself
+            return record  # Logging itself reports arguments that do not fit.
         if (safe := log_text(text)) != text:
             record.msg, record.args = safe, ()
         if record.exc_info:
@@ -128,7 +128,7 @@ def make_logging_safe() -> None:
 
 
 def readable_bytes(num_bytes: int) -> str:
-    """Return a number of bytes in the largest unit that it fills: ``1.5 MiB``."""
+    """Return a number of bytes in the largest suitable unit: ``1.5 MiB``."""
     for unit, size in _UNITS:
         if num_bytes >= size:
             return f"{num_bytes / size:.1f} {unit}"

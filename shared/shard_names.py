@@ -1,6 +1,6 @@
-"""Names of datasets and versions, and of shards by the conventions of TensorFlow, TFDS and Hugging Face.
+"""Names of datasets, versions and shards, by the conventions of TensorFlow, TFDS and Hugging Face.
 
-Accepted names, with ``.tfrecord``, ``.tfrecords``, ``.tfrecord.gz`` or ``.parquet`` where marked ``[.ext]``::
+Accepted names; ``[.ext]`` stands for ``.tfrecord``, ``.tfrecords``, ``.tfrecord.gz`` or ``.parquet``, or nothing::
 
     train-00003-of-00128[.ext]
     mnist-train.tfrecord-00003-of-00128
@@ -31,7 +31,7 @@ SPLIT_WORDS = {
     "train": "train", "training": "train", "validation": "validation", "valid": "validation", "val": "validation",
     "dev": "validation", "test": "test", "testing": "test", "eval": "test", "evaluation": "test",
 }  # fmt: skip
-"""Names of folders and files for splits → the split that the Hugging Face Hub takes them for."""
+"""Name of a folder or file → the split for which the Hugging Face Hub uses it."""
 
 _SPLIT = r"(?P<split>[A-Za-z][A-Za-z0-9_]{0,63})"
 _OF = r"(?P<index>\d{5,6})-of-(?P<count>\d{5,6})"
@@ -55,7 +55,7 @@ class ShardName:
     num_shards: int
     """The N of ``-of-N``."""
     data_format: DataFormat | None
-    """The format by the suffix; None if there is no suffix."""
+    """The format according to the suffix; None without a suffix."""
 
 
 class ShardNameError(ValueError):
@@ -65,7 +65,7 @@ class ShardNameError(ValueError):
 def parse_shard_name(name: str) -> ShardName:
     """Parse a shard's file name, without folders.
 
-    Raises ShardNameError if it follows no convention or its index is not below its number of shards.
+    Raises ShardNameError if the name follows no convention, or its index is not below its number of shards.
     """
     if len(name) > MAX_NAME_CHARS:
         raise ShardNameError(f"shard name {name[:40]!r}… has {len(name)} characters, the limit is {MAX_NAME_CHARS}")
@@ -76,7 +76,7 @@ def parse_shard_name(name: str) -> ShardName:
 
 
 def split_in_name(path: str) -> str | None:
-    """Return the split in a file's name with ``-of-N``, in whatever folder; None for another name."""
+    """Return the split in a file's name with ``-of-N``, in any folder; None for other names."""
     try:
         return parse_shard_name(path.rpartition("/")[2]).split
     except ShardNameError:
@@ -84,7 +84,7 @@ def split_in_name(path: str) -> str | None:
 
 
 def is_among(shard: str, names: Iterable[str]) -> bool:
-    """Return whether a shard is one of some files; its name may lack the suffix, which says the format."""
+    """Whether a shard is among some files. Its name may lack the suffix for the format."""
     return any(name == shard or name.startswith(f"{shard}.") for name in names)
 
 

@@ -1,7 +1,7 @@
-"""The names of the files that `landfall pack` wrote into each shard, in dataset.json: for messages about records.
+"""Names of the files that `landfall pack` wrote into each shard, for messages about records.
 
-The file comes with the data and may say anything, so a shard's names count only beside the checksum of the content
-that the shard really has, and they are bounded and escaped before they are shown.
+The names are in dataset.json, which comes with the data and is not trusted. A shard's names are used only if the
+file also has the checksum of the shard's actual content, and they are bounded and escaped before they are shown.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ SOURCES = "sources"
 """Member of a shard in the file: a name for each record, in the order of the records."""
 MAX_SOURCE_CHARS = 200
 MAX_SOURCES_BYTES = 8 << 20
-"""All names of a version together, as they stand in the file; shards beyond that have none."""
+"""Maximum size of a version's names in the file; further shards have no names."""
 MAX_FILE_BYTES = 16 << 20
-"""A larger file is not searched for names: parsed, it may take twenty times its size."""
+"""Larger files are not searched for names, because parsing may take twenty times the size in memory."""
 
 _LINE_BYTES = 10
-"""Indent, comma and line end of a name in the file."""
+"""Bytes for indent, comma and line end of a name in the file."""
 
 
 def bounded_sources(names: Sequence[str], budget_bytes: int) -> tuple[list[str], int]:
-    """Return a shard's names for dataset.json, and their size in it; no names where they exceed the budget.
+    """Return a shard's names for dataset.json, and their size in it; no names if they exceed the budget.
 
-    Of a long name the end is kept, which tells one file from another.
+    Only the end of a long name is kept, which distinguishes files.
     """
     kept = [name if len(name) <= MAX_SOURCE_CHARS else f"…{name[1 - MAX_SOURCE_CHARS :]}" for name in names]
     size = sum(len(json.dumps(name)) + _LINE_BYTES for name in kept)
@@ -35,7 +35,7 @@ def bounded_sources(names: Sequence[str], budget_bytes: int) -> tuple[list[str],
 
 
 def read_sources(content: bytes, *, shard: str, crc32c: str) -> list[str]:
-    """Return the names of a shard's records, as dataset.json has them; none where it does not know this content."""
+    """Return the names of a shard's records from dataset.json; empty if it does not have this content."""
     if len(content) > MAX_FILE_BYTES:
         return []
     try:
@@ -48,6 +48,6 @@ def read_sources(content: bytes, *, shard: str, crc32c: str) -> list[str]:
 
 
 def packed_from(sources: Sequence[object], record: int) -> str:
-    """Return the words that say what a record was packed from; empty if that is not known."""
+    """Return a phrase with the file from which a record was packed; empty if unknown."""
     name = sources[record] if 0 <= record < len(sources) else None
     return f"packed from {shown(name)}" if isinstance(name, str) and name else ""

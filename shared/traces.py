@@ -1,6 +1,6 @@
-"""Traces: one for each dataset version, whose ids follow from names, so that no process has to remember any.
+"""Traces, one for each dataset version. Ids are derived from names, so that no process has to store them.
 
-A duplicate, a restart or a late event computes the same ids as the first handler did, and lands in the same trace.
+After a duplicate, a restart or a late event, the handler computes the same ids and adds to the same trace.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ from dataclasses import dataclass
 from typing import Any
 
 TRACEPARENT_VARIABLE = "TRACEPARENT"
-"""The environment variable of a job, by OpenTelemetry's convention for environment variables as carriers."""
+"""Environment variable of a job, by OpenTelemetry's convention for environment variables as carriers."""
 TRACEPARENT = "traceparent"
-"""The member of reports and events, by the W3C's recommendation and CloudEvents' extension for tracing."""
+"""Member of reports and events, by the W3C's recommendation and the CloudEvents extension for tracing."""
 _TRACEPARENT = re.compile(r"00-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-[0-9a-f]{2}", re.ASCII)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """A span's place: its trace and its own id, both lower-case hexadecimal digits."""
+    """A span's place: the ids of its trace and of the span, as lower-case hexadecimal digits."""
 
     trace_id: str
     span_id: str
 
     def new_child(self) -> Place:
-        """Return a place of the same trace with an id of its own."""
+        """Return a place in the same trace with a new id."""
         return Place(trace_id=self.trace_id, span_id=secrets.token_hex(8))
 
     @property
     def traceparent(self) -> str:
-        """The place as the W3C writes it, marked as sampled."""
+        """The place in the W3C's format, marked as sampled."""
         return f"00-{self.trace_id}-{self.span_id}-01"
 
 
@@ -52,7 +52,7 @@ def place_of_run(version: object, run_id: str) -> Place:
 
 
 def place_of_content(content: Mapping[str, Any]) -> Place | None:
-    """Return the place of what a notification is about: its run or its version; None if it names neither."""
+    """Return the place of the run or version in a notification; None if it names neither."""
     dataset, version, run_id = (content.get(name) for name in ("dataset", "version", "run_id"))
     if not dataset or not version:
         return None

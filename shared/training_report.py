@@ -1,4 +1,4 @@
-"""The training report: what the root writes when a training has ended, and the gate decides on."""
+"""The training report, which the root writes at the end of a training, and on which the gate decides."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ FORMAT_VERSION = 1
 FILE_NAME = "training_report.json"
 MAX_REPORT_BYTES = 4 << 20
 
-# -- the results of each validation example: a Parquet file beside the report, docs/registry.md ------------------
+# -- results of each validation example, in a Parquet file next to the report: docs/registry.md ------------------
 EXAMPLES_NAME = "example_results.parquet"
 MAX_EXAMPLES = 1_000_000
-"""Rows; if there are more examples, the rows are a sample."""
+"""Maximum number of rows; if there are more examples, the rows are a sample."""
 MAX_EXAMPLES_BYTES = 64 << 20
 NUM_EXAMPLES_KEY = b"landfall.num_examples"
-"""Key of the file's metadata: how many examples were evaluated, where the rows are a sample of them."""
+"""Key of the file's metadata for the number of evaluated examples, if the rows are a sample."""
 SHARD, RECORD = "shard", "record"
-"""Name of the shard in the manifest, and number of the record in it, from 0."""
+"""Columns: name of the shard in the manifest, and number of the record in it, from 0."""
 LABEL, SCORE = "label", "score"
-"""What the area under the curve is made of; any other column is a metric without ``val_``."""
+"""Columns for the area under the curve; every other column is a metric without ``val_``."""
 
 
 class TrainingReportError(ValueError):
-    """A training report could not be read; the message says which member, what was expected, what was seen."""
+    """A training report could not be read; the message has the member, the expected and the actual value."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingReport:
-    """Evidence of one attempt. Metrics are averaged over all ranks, weighted by examples."""
+    """The evidence of one attempt. Metrics are averages over all ranks, weighted by examples."""
 
     run_id: str
     fingerprint: str
     metrics: Mapping[str, float]
     """Metrics of the exported model: ``val_accuracy``, ``val_loss``, ``accuracy``, ``loss`` …"""
     epochs: tuple[Mapping[str, float], ...]
-    """One mapping for each epoch: ``epoch``, ``loss``, ``accuracy``, ``val_*``, ``images_per_s``, ``duration_s``."""
+    """One mapping per epoch: ``epoch``, ``loss``, ``accuracy``, ``val_*``, ``images_per_s``, ``duration_s``."""
     world_size: int
     num_nodes: int
     images_per_s: float | None
@@ -50,11 +50,11 @@ class TrainingReport:
     started_at: str
     ended_at: str
     contents_checked: bool = False
-    """Whether every shard that was read had the content that the manifest states."""
+    """Whether every shard that was read had the content in the manifest."""
     device: str | None = None
-    """What every rank computed on: ``gpu``, ``cpu`` or ``simulated``; None if the report does not say."""
+    """The device of every rank: ``gpu``, ``cpu`` or ``simulated``; None if the report does not state it."""
     details: Mapping[str, Any] = field(default_factory=dict)
-    """Further facts, for people; nothing decides on them."""
+    """Further facts for people, on which no decision depends."""
 
     def to_json(self) -> str:
         """Return the report as JSON text."""
@@ -64,7 +64,7 @@ class TrainingReport:
     def from_json(cls, text: str | bytes, *, plain: TrainingReport | None = None) -> TrainingReport:
         """Read a report. Raises TrainingReportError; a metric that is not a finite number is refused.
 
-        ``plain``: a user's script may write its metrics alone, ``{"val_accuracy": 0.93}``; the rest comes from here.
+        ``plain``: values for a user's script that writes only its metrics, such as ``{"val_accuracy": 0.93}``.
         """
         if len(text) > MAX_REPORT_BYTES:
             raise TrainingReportError(f"training report: {len(text)} bytes exceed the limit of {MAX_REPORT_BYTES}")
@@ -100,7 +100,7 @@ MAX_PRINTED_METRICS = 100
 
 
 def printed_metrics(log: str) -> dict[str, float]:
-    """Return metrics from lines of nothing but ``val_accuracy=0.93, val_loss=0.2``; the last value of each counts."""
+    """Return metrics from lines that only have ``val_accuracy=0.93, val_loss=0.2``; the last value of each counts."""
     found: dict[str, float] = {}
     for line in log.splitlines():
         if len(line) <= MAX_PRINTED_CHARS and _PRINTED.fullmatch(line.strip()):

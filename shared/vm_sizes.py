@@ -1,4 +1,4 @@
-"""GPU sizes of Azure ML compute, with the properties that decide how to train on them.
+"""GPU sizes of Azure ML compute, with the properties that matter for training.
 
 Source: Microsoft's size and retirement pages, read in November 2026. Retirement dates are for public regions.
 """
@@ -23,10 +23,10 @@ class VmSize:
     gpu_memory_gb: int
     infiniband: bool
     retired: str | None = None
-    """When and where the size was retired, in words; None while it is available."""
+    """Date and place of the size's retirement, in words; None while it is available."""
     successor: str | None = None
     still_in: tuple[str, ...] = ()
-    """Regions that have a retired size still."""
+    """Regions that still have the retired size."""
 
 
 _NCV3_END = "retired 2025-09-30 in public regions"
@@ -91,7 +91,7 @@ _SIZES = (
 )
 _BY_NAME = {size.name.lower(): size for size in _SIZES}
 _NEWEST = 5
-"""Newest version of a size in the table; Azure may have later ones by now."""
+"""Newest version of a size in the table; Azure may have newer ones."""
 _NAME = re.compile(
     r"Standard_(?P<family>[A-Z]{1,3})[0-9]+(-[0-9]+)?[a-z]*(_(?!v[0-9]+$)[A-Z][A-Za-z0-9]*)*(_v(?P<version>[0-9]{1,2}))?",
     re.IGNORECASE,
@@ -100,7 +100,7 @@ _NAME = re.compile(
 
 
 def vm_size(name: str) -> VmSize | None:
-    """Return what is known about a size (names compare without case), or None for one not in the table."""
+    """Return the properties of a size, None if it is not in the table. Names compare without case."""
     return _BY_NAME.get(name.lower())
 
 
@@ -110,9 +110,9 @@ def vm_size_names() -> tuple[str, ...]:
 
 
 def retirement(name: str, region: str | None = None) -> str | None:
-    """Return why a region has no such size any more, and its successor; None if it may have the size.
+    """Return why a region no longer has a size, and its successor; None if the region may have it.
 
-    Without a region, the size must be retired in all of them.
+    Without a region, the size must be retired in all regions.
     """
     known = vm_size(name)
     if known is None or known.retired is None or (region in known.still_in if region else known.still_in):
@@ -121,7 +121,7 @@ def retirement(name: str, region: str | None = None) -> str | None:
 
 
 def checked_gpu(name: str) -> str:
-    """Return the name of a GPU of a size in the table. Raises ValueError for any other."""
+    """Return the name of a GPU in the table. Raises ValueError for other names."""
     known = sorted({size.gpu for size in _SIZES})
     if name not in known:
         raise ValueError(f"must be a GPU of an Azure VM size: {', '.join(known)}")
@@ -129,7 +129,7 @@ def checked_gpu(name: str) -> str:
 
 
 def similar_sizes(name: str) -> str:
-    """Return a suggestion for a name that is not in the table: the nearest ones, or all of them."""
+    """Return a suggestion for a name that is not in the table: similar names, or all names."""
     known = {each.lower(): each for each in vm_size_names()}
     near = difflib.get_close_matches(name.lower(), known, n=3)
     if near:
@@ -138,9 +138,9 @@ def similar_sizes(name: str) -> str:
 
 
 def checked_name(name: str) -> str:
-    """Return the name of a size that may exist: of one in the table, without GPUs, or newer than the table.
+    """Return the name of a size that may exist: it is in the table, has no GPUs, or is newer than the table.
 
-    Raises ValueError with a suggestion for any other.
+    Raises ValueError with a suggestion for other names.
     """
     found = _NAME.fullmatch(name)
     is_gpu_size = found is not None and found["family"].upper().startswith("N")
@@ -151,9 +151,9 @@ def checked_name(name: str) -> str:
 
 
 def device_of(name: str) -> Device:
-    """Return what a rank computes on: ``gpu`` where the size has GPUs.
+    """Return the device of a rank: ``gpu`` if the size has GPUs.
 
-    For a size that is not in the table, Microsoft's naming decides: the family of sizes with GPUs is N.
+    If a size is not in the table, its name decides: Microsoft's sizes with GPUs are in family N.
     """
     known = vm_size(name)
     has_gpus = known.num_gpus > 0 if known else name.lower().removeprefix("standard_").startswith("n")
@@ -170,8 +170,8 @@ def check_gpus(name: str, processes_per_node: int) -> None:
 def network_environment(name: str) -> dict[str, str]:
     """Return NCCL's environment for a size.
 
-    Without InfiniBand, NCCL must not look for it; with InfiniBand nothing is set. For a size that is not in the
-    table, Microsoft's naming decides: an ``r`` among its feature letters means InfiniBand.
+    Without InfiniBand, NCCL must not look for it; with InfiniBand nothing is set. If a size is not in the table, its
+    name decides: an ``r`` among its feature letters means InfiniBand.
     """
     known = vm_size(name)
     infiniband = known.infiniband if known else _is_rdma_name(name)
@@ -184,10 +184,10 @@ def _is_rdma_name(name: str) -> bool:
 
 
 def is_quota_of(quota: str, family: str, priority: str) -> bool:
-    """Whether a quota of Azure ML limits the sizes of a family in clusters of a priority, "dedicated" or "low".
+    """Whether a quota of Azure ML limits a family's sizes in clusters with a priority, "dedicated" or "low".
 
-    The list of sizes calls a family `standardNCSv3Family`, that of quotas
-    `Standard NCSv3 Family Cluster Dedicated vCPUs`; low priority has one quota for all families.
+    The list of sizes has the name `standardNCSv3Family`, the list of quotas
+    `Standard NCSv3 Family Cluster Dedicated vCPUs`. Low priority has one quota for all families.
     """
     wanted = "lowpriority" if priority == "low" else _letters(family)
     found = _letters(quota)

@@ -15,14 +15,14 @@ from local_azure.processes import ROOT, Process, Program, TwinError, clean_envir
 
 HOST_ACCOUNT = "devstoreaccount1"
 HOST_ACCOUNT_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
-"""No secret: Azurite's documented default, https://learn.microsoft.com/azure/storage/common/storage-use-azurite."""
+"""Azurite's published key, https://learn.microsoft.com/azure/storage/common/storage-use-azurite."""
 DATA_ACCOUNT = "landfalldata"
 AZURITE = "Azurite"
 """The program's name in messages."""
 SERVICES = ("blob", "queue", "table")
 DEFAULT_PORTS: Mapping[str, int] = {"blob": 10000, "queue": 10001, "table": 10002}
 ANY_PORTS: Mapping[str, int] = dict.fromkeys(SERVICES, 0)
-"""Azurite takes free ports and writes which."""
+"""Azurite uses free ports and prints them."""
 AZURITE_JS = ROOT / "node_modules" / "azurite" / "dist" / "src" / "azurite.js"
 
 _LISTENING = re.compile(r"Azurite (Blob|Queue|Table) service is successfully listening at http://127\.0\.0\.1:(\d+)")
@@ -38,7 +38,7 @@ class Azurite:
     ports: Mapping[str, int]
     """Service to port."""
     access_log: Path
-    """Standard output: one line per request, in Apache's combined style."""
+    """Standard output, with one line per request in Apache's combined format."""
 
     def connection_string(self, account: str = HOST_ACCOUNT) -> str:
         """Return the connection string of an account, with the endpoints of all services."""
@@ -56,10 +56,10 @@ class Azurite:
 def start_azurite(
     folder: Path, accounts: Mapping[str, str] | None = None, *, ports: Mapping[str, int] = ANY_PORTS
 ) -> Azurite:
-    """Start Azurite with its data and logs in `folder`, and return when it answers.
+    """Start Azurite with its data and logs in `folder`, and wait until it answers.
 
     `accounts` maps names to keys; the default is the host account and a data account with a random key. Raises
-    TwinError where Azurite is not installed or does not start.
+    TwinError if Azurite is not installed or does not start.
     """
     chosen = accounts or {HOST_ACCOUNT: HOST_ACCOUNT_KEY, DATA_ACCOUNT: random_account_key()}
     access_log = folder / "azurite-access.log"
@@ -74,7 +74,7 @@ def start_azurite(
 
 @contextlib.contextmanager
 def running_azurite(folder: Path, accounts: Mapping[str, str] | None = None) -> Iterator[Azurite]:
-    """Start Azurite for the time of the block. Raises TwinError as `start_azurite` does."""
+    """Run Azurite for the duration of the block. Raises TwinError like `start_azurite`."""
     azurite = start_azurite(folder, accounts)
     try:
         yield azurite
@@ -91,7 +91,7 @@ def azurite_program(
     access_log: Path,
     script: Path = AZURITE_JS,
 ) -> Program:
-    """Return what is started as Azurite. Raises TwinError if it is not installed."""
+    """Return Azurite's program. Raises TwinError if it is not installed."""
     node = shutil.which("node")
     if node is None or not script.is_file():
         raise TwinError(f"Azurite is not installed ({script}, run by node): run `make setup`.")
@@ -118,7 +118,7 @@ def connection_string(account: str, key: str, ports: Mapping[str, int], services
 
 
 def random_account_key() -> str:
-    """Return a storage account key as Azure makes them: 64 random bytes in base64."""
+    """Return a storage account key like Azure's: 64 random bytes in base64."""
     return base64.b64encode(secrets.token_bytes(64)).decode()
 
 

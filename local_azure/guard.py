@@ -1,11 +1,11 @@
-"""Run a command, and end it with all its descendants when the process that started this guard ends.
+"""Run a command, and end it with all its descendants when the process that started the guard ends.
 
     python -m local_azure.guard --grace-s 5 -- COMMAND...
 
-The starter holds the write end of this process's standard input. When that closes, because the starter has closed
-it or has died (of SIGKILL, too), the command gets SIGTERM, and what is left below it is killed. mpirun, ranks and
-node move into sessions of their own, so a process group would not reach them. As a "child subreaper" this process
-inherits every descendant whose own parent dies, and therefore still finds it.
+The starter has the write end of this process's standard input. When the starter closes it or dies (even of SIGKILL),
+the command gets SIGTERM, and its remaining descendants are killed. A process group would not include them all,
+because mpirun, ranks and node start their own sessions. As a "child subreaper" this process inherits every
+descendant whose parent dies, and can therefore still find it.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ import psutil
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 TERM_S = 1.0
-"""Time for descendants to end by themselves once the command has ended."""
+"""Time for descendants to end by themselves after the command has ended."""
 POLL_S = 0.05
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def prctl(option: int, value: int) -> None:
-    """Set one option of this process; only Linux has it. Raises OSError."""
+    """Set an option of this process, on Linux only. Raises OSError."""
     if sys.platform != "linux":
         return
     if _LIBC.prctl(option, value, 0, 0, 0) != 0:
@@ -40,12 +40,12 @@ def prctl(option: int, value: int) -> None:
 
 
 def die_with_parent() -> None:
-    """Make this new child end when its parent does; call it before exec."""
+    """Make this new child process end when its parent ends. Call this function before exec."""
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command until it ends, or until standard input closes or SIGTERM comes; return its exit status."""
+    """Run the command until it ends, standard input closes, or SIGTERM arrives; return its exit status."""
     options = _parse(arguments)
     prctl(PR_SET_CHILD_SUBREAPER, 1)
     wake = _wake_on_signals()
@@ -78,13 +78,13 @@ def _wake_on_signals() -> int:
     signal.set_wakeup_fd(writable, warn_on_full_buffer=False)
     for number in (signal.SIGTERM, signal.SIGCHLD):
         signal.signal(number, lambda _number, _frame: None)
-    for number in (signal.SIGINT, signal.SIGHUP):  # the starter decides what the terminal's signals mean
+    for number in (signal.SIGINT, signal.SIGHUP):  # The starter handles the terminal's signals.
         signal.signal(number, signal.SIG_IGN)
     return readable
 
 
 def _watch(pid: int, wake: int) -> int | None:
-    """Return the command's status when it ends, None when it must be ended."""
+    """Wait; return the command's status when it ends, None when it must be ended."""
     stdin = sys.stdin.fileno()
     while True:
         ready, _, _ = select.select([stdin, wake], [], [])
@@ -100,9 +100,9 @@ def _watch(pid: int, wake: int) -> int | None:
 
 
 def _ask_to_end(pid: int, grace_s: float) -> int:
-    """Send SIGTERM to the command, SIGKILL after the grace; return its status."""
+    """Send SIGTERM to the command, and SIGKILL after the grace period; return its status."""
     for number, patience_s in ((signal.SIGTERM, grace_s), (signal.SIGKILL, TERM_S)):
-        with contextlib.suppress(ProcessLookupError):  # it may have ended this very moment
+        with contextlib.suppress(ProcessLookupError):  # It may have just ended.
             os.kill(pid, number)
         deadline = time.monotonic() + patience_s
         while time.monotonic() < deadline:
@@ -114,9 +114,9 @@ def _ask_to_end(pid: int, grace_s: float) -> int:
 
 
 def _reap(pid: int) -> int | None:
-    """Collect every ended child; return the command's exit status once it is among them."""
+    """Collect all ended children; return the command's exit status if it is among them."""
     status: int | None = None
-    with contextlib.suppress(ChildProcessError):  # no children at all
+    with contextlib.suppress(ChildProcessError):  # there are no children
         while True:
             ended, code = os.waitpid(-1, os.WNOHANG)
             if ended == 0:
@@ -128,12 +128,12 @@ def _reap(pid: int) -> int | None:
 
 
 def _end_descendants() -> None:
-    """End all remaining descendants, whatever their session; repeat, because a process may just have forked."""
+    """End all remaining descendants in any session. Repeat that, because a process may have just forked."""
     patience = time.monotonic() + TERM_S
     while left := _living():
         number = signal.SIGTERM if time.monotonic() < patience else signal.SIGKILL
         for process in left:
-            with contextlib.suppress(psutil.NoSuchProcess):  # it has ended meanwhile
+            with contextlib.suppress(psutil.NoSuchProcess):  # ended in the meantime
                 process.send_signal(number)
         time.sleep(POLL_S)
         _reap(-1)

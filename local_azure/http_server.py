@@ -1,4 +1,4 @@
-"""The HTTP server of the emulators and of the dev host: it listens on loopback until a signal asks it to stop."""
+"""The HTTP server of the emulators and the dev host, which listens on loopback until a signal stops it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LOOPBACK = "127.0.0.1"
 
 
 class PortError(Exception):
-    """The port cannot be listened on; the message says which one, why, and what to do."""
+    """The server cannot listen on the port; the message has the port, the reason and the fix."""
 
 
 def bind(port: int) -> socket.socket:
@@ -49,7 +49,7 @@ async def serving(
     grace_s: float,
     tls: ssl.SSLContext | None = None,
 ) -> AsyncIterator[None]:
-    """Answer requests on a bound socket for the time of the block; then give open requests `grace_s` to end."""
+    """Answer requests on a bound socket for the duration of the block; then open requests have `grace_s` to end."""
     runner = web.AppRunner(application, access_log=None, shutdown_timeout=grace_s)
     await runner.setup()
     try:
@@ -68,9 +68,9 @@ def stop_on_signals() -> asyncio.Event:
 
 
 async def until_stopped(stop: asyncio.Event, tasks: Iterable[asyncio.Task[None]] = ()) -> None:
-    """Wait for `stop`, and raise what a task raised that ended before it.
+    """Wait for `stop`; if a task fails before that, raise its error.
 
-    Without this, a server whose listener has died would still answer and do nothing.
+    Without this, a server whose listener has failed would still answer, but do nothing.
     """
     stopped = asyncio.create_task(stop.wait())
     waiting: set[asyncio.Task[None] | asyncio.Task[bool]] = {stopped, *tasks}
@@ -84,7 +84,7 @@ async def until_stopped(stop: asyncio.Event, tasks: Iterable[asyncio.Task[None]]
 
 
 def json_object(body: bytes) -> dict[str, Any]:
-    """Return a request's body as a JSON object. Raises ValueError, whose message is fit for the answer."""
+    """Return a request's body as a JSON object. Raises ValueError with a message for the answer."""
     try:
         content = json.loads(body)
     except ValueError as error:
@@ -95,6 +95,6 @@ def json_object(body: bytes) -> dict[str, Any]:
 
 
 def refusal(status: int, message: str, *, code: str = "") -> web.Response:
-    """Return an error in the shape in which Azure's clients read it."""
+    """Return an error in the format that Azure's clients read."""
     error = {"code": code, "message": message} if code else {"message": message}
     return web.json_response({"error": error}, status=status)

@@ -25,16 +25,16 @@ from shared.errors import LandfallError
 T = TypeVar("T")
 
 ROOT = Path(__file__).resolve().parents[1]
-"""The clone: where `python -m local_azure...` finds its packages."""
+"""The clone, in which `python -m local_azure...` finds its packages."""
 PATIENCE_S = 120.0
-"""Deadline for what should happen at once: long enough for a busy machine, so that only a failure reaches it."""
+"""Deadline for actions that should take no time, long enough for a busy machine."""
 POLL_S = 0.02
 TAIL_LINES = 8
 OWNER_ONLY = 0o077
-"""Umask of every process: access logs hold signatures, settings hold keys."""
+"""Umask of every process, because access logs contain signatures and settings contain keys."""
 FOREIGN_PREFIXES = ("AZURE", "ARM_", "IDENTITY_", "MSI_", "LANDFALL_", "DATASTORAGE", "WEBSITE_", "FUNCTIONS_")
-"""Settings of the developer's own Azure, of another project or of another twin must not reach a child (AZURE
-covers AZUREML_... and AzureWebJobsStorage). In upper case; compared without case."""
+"""Prefixes of variables that are not passed to children, because they may belong to the developer's own Azure,
+another project or another twin (AZURE includes AZUREML_... and AzureWebJobsStorage). Case is ignored."""
 FOREIGN = (
     "CONTAINER_NAME",
     "PYTHON_SCRIPT_FILE_NAME",
@@ -43,16 +43,16 @@ FOREIGN = (
     "REQUESTS_CA_BUNDLE",
     "SSL_CERT_FILE",
 )
-"""CONTAINER_NAME makes the Functions worker believe that it runs in Azure."""
+"""With CONTAINER_NAME the Functions worker would conclude that it runs in Azure."""
 PROXIES = ("http_proxy", "https_proxy", "all_proxy", "ftp_proxy")
-"""Everything is on loopback."""
+"""No proxy is needed, because everything is on loopback."""
 
 AZURE_ML = "the Azure ML emulator"
 EVENT_GRID = "the Event Grid emulator"
 FUNCTIONS_HOST = "the Functions dev host"
-"""Names of the programs in messages."""
+"""The programs' names in messages."""
 ANY_PORT = 0
-"""The server takes a free port; its ready line says which."""
+"""The server uses a free port, which its ready line states."""
 _LISTENING = "listening http"
 
 
@@ -65,7 +65,7 @@ def wait_until(
 ) -> T:
     """Poll until `condition` returns something truthy, and return that.
 
-    Raises TimeoutError, which says what was awaited and what was seen last.
+    Raises TimeoutError with the condition and its last value.
     """
     deadline = time.monotonic() + timeout_s
     while True:
@@ -79,34 +79,34 @@ def wait_until(
 
 @dataclass(frozen=True, kw_only=True)
 class Program:
-    """What to start, and what shows that it is ready."""
+    """A program to start, and the sign that it is ready."""
 
     name: str
-    """For messages, such as "Azurite"."""
+    """Name in messages, such as "Azurite"."""
     command: Sequence[str]
     environment: Mapping[str, str]
-    """The whole environment, not an addition to this process's; see `clean_environment`."""
+    """The complete environment, not an addition to this process's; see `clean_environment`."""
     log: Path
-    """Receives standard error, and standard output unless `stdout` is set. Every start empties it."""
+    """File for standard error, and for standard output unless `stdout` is set. Every start empties it."""
     stdout: Path | None = None
     ready: str = ""
     """Text of the output line that shows readiness; empty if the program ends by itself."""
     patience_s: float = PATIENCE_S
-    """Deadline for becoming ready, or for the end of a program that ends by itself."""
+    """Deadline for being ready, or for the end of a program that ends by itself."""
     grace_s: float = 5.0
-    """Time between SIGTERM and SIGKILL; for guarded processes."""
+    """Time between SIGTERM and SIGKILL for guarded processes."""
 
 
 class Process:
     """A started program.
 
-    A guarded process ends with everything below it when its starter stops it or dies, whatever sessions its
-    children are in. A process without a guard dies when the *thread* that started it ends, and leaves its children;
-    use it in tests, which send it signals and check its exit status.
+    When its starter stops it or dies, a guarded process ends with all its descendants, even in other sessions. A
+    process without a guard dies when the *thread* that started it ends, and leaves its children; it is for tests that
+    send signals and check the exit status.
     """
 
     def __init__(self, program: Program, *, guarded: bool = True, label: str = "", hold: Sequence[int] = ()) -> None:
-        """Start `program`. `hold`: descriptors of locks that stay locked as long as anything of the child lives."""
+        """Start `program`. `hold`: descriptors of locks that are held as long as any of its processes lives."""
         self.program = program
         self._guarded = guarded
         guard = [sys.executable, "-m", "local_azure.guard", "--grace-s", str(program.grace_s), "--label", label, "--"]
@@ -128,7 +128,7 @@ class Process:
 
     @property
     def pid(self) -> int:
-        """The process id: of the guard, where there is one."""
+        """The id of the process, or of its guard if there is one."""
         return self.popen.pid
 
     def exit_status(self) -> int | None:
@@ -136,17 +136,17 @@ class Process:
         return self.popen.poll()
 
     def output(self) -> str:
-        """Return what the program has written to standard output so far (and to standard error, unless apart)."""
+        """Return the standard output so far, with standard error unless it is separate."""
         return _text(self.program.stdout or self.program.log)
 
     def await_line(self, text: str, *, timeout_s: float = PATIENCE_S) -> str:
         """Return the first line of the output that contains `text`.
 
-        Raises TwinError when the process ends before, or has not written such a line in time.
+        Raises TwinError if the process ends first, or does not write such a line in time.
         """
 
         def find() -> str | None:
-            ended = self.exit_status() is not None  # asked first: what it wrote before its end counts
+            ended = self.exit_status() is not None  # before reading, so that the last output counts
             line = next((line for line in self.output().splitlines(keepends=True) if text in line), None)
             if line is not None and (ended or line.endswith("\n")):
                 return line.rstrip("\n")
@@ -160,11 +160,11 @@ class Process:
             raise TwinError(f"{self.program.name} has not written {text!r} within {timeout_s:g} s. {seen}") from None
 
     def await_ready(self) -> str:
-        """Return the line that shows that the program is ready. Raises TwinError if it ends or takes too long."""
+        """Wait for the ready line and return it. Raises TwinError if the program ends or takes too long."""
         return self.await_line(self.program.ready, timeout_s=self.program.patience_s)
 
     def await_end(self, *, timeout_s: float = PATIENCE_S) -> int:
-        """Return the exit status of a process that ends by itself. Raises TwinError if it does not in time."""
+        """Wait for a process that ends by itself; return its exit status. Raises TwinError if that takes too long."""
         try:
             return self.popen.wait(timeout_s)
         except subprocess.TimeoutExpired:
@@ -178,14 +178,14 @@ class Process:
             raise TwinError(f"{self.program.name} ended with status {status}. {log_end(self.program.log)}")
 
     def ask_to_stop(self) -> None:
-        """Ask the process, or its guard, to end; return at once."""
+        """Request the process, or its guard, to end; return at once."""
         if self._guarded:
             _stdin(self.popen).close()
         elif self.exit_status() is None:
             self.popen.send_signal(signal.SIGTERM)
 
     def await_stopped(self) -> int:
-        """Return the exit status when nothing is left. Raises TwinError if it had to be killed."""
+        """Wait for the end of all processes; return the exit status. Raises TwinError if they had to be killed."""
         try:
             return self.await_end()
         except TwinError:
@@ -193,12 +193,12 @@ class Process:
             raise
 
     def stop(self) -> int:
-        """Ask the process to end, wait for that, and return its exit status."""
+        """Request the process to end, wait for its end, and return the exit status."""
         self.ask_to_stop()
         return self.await_stopped()
 
     def kill(self) -> None:
-        """End it at once, as a power cut would: SIGKILL; the kernel then ends what a guard guards."""
+        """End the process at once with SIGKILL, like a power failure. The kernel then ends the guarded processes."""
         if self.exit_status() is None:
             os.killpg(self.popen.pid, signal.SIGKILL)
         self.popen.wait(PATIENCE_S)
@@ -207,7 +207,7 @@ class Process:
 
 
 def run(program: Program, *, label: str = "") -> None:
-    """Run a program that ends by itself, to its end. Raises TwinError if it fails."""
+    """Run a program to its end. Raises TwinError if it fails."""
     process = Process(program, label=label)
     try:
         status = process.await_end(timeout_s=program.patience_s)
@@ -218,11 +218,11 @@ def run(program: Program, *, label: str = "") -> None:
 
 
 def await_strays(label: str) -> None:
-    """Wait for guards that were started but never became a `Process`: a signal came in between.
+    """Wait for guards that started, but did not become a `Process` because a signal came in between.
 
-    Their pipe closed when the unfinished `Process` went, so they are ending already.
+    Their pipe was closed together with the unfinished `Process`, so they are already ending.
     """
-    with contextlib.suppress(psutil.NoSuchProcess):  # one that ends while it is looked at
+    with contextlib.suppress(psutil.NoSuchProcess):  # It has just ended.
         own = psutil.Process().children()
         psutil.wait_procs([child for child in own if label in child.cmdline()], timeout=PATIENCE_S)
 
@@ -238,7 +238,7 @@ def azure_ml_program(
     options: Sequence[str] = (),
     variables: Mapping[str, str] | None = None,
 ) -> Program:
-    """Return the Azure ML emulator. `storage`: account to connection string, the host's account first."""
+    """Return the Azure ML emulator. `storage` is account → connection string, the host's account first."""
     return Program(
         name=AZURE_ML,
         command=[*module_command("local_azure.azure_ml", port=port, state=state), *options],
@@ -258,7 +258,7 @@ def azure_ml_program(
 def event_grid_program(
     *, log: Path, config: Path, settings: Mapping[str, str], topic_key: str, port: int = ANY_PORT
 ) -> Program:
-    """Return the Event Grid emulator. `settings` hold the storage connections that the configuration names."""
+    """Return the Event Grid emulator. `settings` contain the storage connections in the configuration."""
     return Program(
         name=EVENT_GRID,
         command=module_command("local_azure.event_grid", port=port, config=config),
@@ -271,7 +271,7 @@ def event_grid_program(
 def functions_host_program(
     *, log: Path, root: Path, settings: Mapping[str, str], port: int = ANY_PORT, options: Sequence[str] = ()
 ) -> Program:
-    """Return the dev host with the function app in `root`, whose app settings are `settings`."""
+    """Return the dev host with the function app in `root` and its app settings."""
     return Program(
         name=FUNCTIONS_HOST,
         command=[*module_command("local_azure.functions_host", root=root, port=port), *options],
@@ -295,21 +295,21 @@ def module_command(module: str, *words: str, **options: object) -> list[str]:
 
 
 def clean_environment(environment: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return a copy of the environment without foreign settings, to which a program's own are added."""
+    """Return a copy of the environment without foreign settings, to which a program's settings are added."""
     source = os.environ if environment is None else environment
     kept = {name: value for name, value in source.items() if not _is_foreign(name)}
     return {**kept, "NO_PROXY": "localhost,127.0.0.1", "PYTHONUNBUFFERED": "1"}
 
 
 def keep_loopback_direct() -> None:
-    """Have this process's own clients reach loopback without a proxy, whatever proxy the user has."""
+    """Let this process's clients connect to loopback without the user's proxy."""
     for name in ("NO_PROXY", "no_proxy"):
         exempt = [part for part in os.environ.get(name, "").split(",") if part]
         os.environ[name] = ",".join(dict.fromkeys([*exempt, "localhost", "127.0.0.1"]))
 
 
 def log_end(log: Path) -> str:
-    """Return a sentence that says where the log is, followed by its last lines."""
+    """Return a sentence with the path of the log, followed by its last lines."""
     lines = _text(log).splitlines()[-TAIL_LINES:]
     if not lines:
         return f"Its log {log} is empty."
@@ -321,10 +321,10 @@ def _is_foreign(name: str) -> bool:
 
 
 def _emptied(path: Path) -> IO[bytes]:
-    """Open an empty file of its owner for appending: writes still go to its end after it was truncated."""
+    """Open an empty private file for appending, so that writes go to its end even after a truncation."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     file = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_TRUNC, 0o600), "ab")
-    os.fchmod(file.fileno(), 0o600)  # an older one may be readable by others
+    os.fchmod(file.fileno(), 0o600)  # An existing file may be readable by others.
     return file
 
 

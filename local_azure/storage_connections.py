@@ -1,4 +1,4 @@
-"""Storage connections as Azure Functions names them: a setting with a connection string, or service URIs."""
+"""Storage connections in Azure Functions' convention: a setting with a connection string, or service URIs."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ if TYPE_CHECKING:
     from azure.storage.queue.aio import QueueServiceClient
 
 DEVELOPMENT_STORAGE = connection_string(HOST_ACCOUNT, HOST_ACCOUNT_KEY, DEFAULT_PORTS)
-"""What ``UseDevelopmentStorage=true`` stands for: Azurite's published key and default ports.
+"""Long form of ``UseDevelopmentStorage=true``: Azurite's published key and default ports.
 
-The Python SDK does not know the short form: https://learn.microsoft.com/azure/storage/common/storage-use-azurite.
+The Python SDK does not support the short form: https://learn.microsoft.com/azure/storage/common/storage-use-azurite.
 """
 
 ATTEMPT_TIMEOUT_S = 10
-"""Time-out of connecting and of each read: an emulator on loopback answers sooner."""
+"""Time-out for connecting and for each read; an emulator on loopback answers sooner."""
 
 
 class StorageConnectionError(ValueError):
-    """The settings name no usable storage account; the message says which settings were read."""
+    """The settings have no usable storage account; the message lists the settings that were read."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StorageConnection:
-    """One named storage account. Callers close the clients that they ask for."""
+    """One named storage account. Callers close the clients that they get."""
 
     name: str
-    """The setting's name, such as ``AzureWebJobsStorage``."""
+    """Name of the setting, such as ``AzureWebJobsStorage``."""
     connection_string: str = ""
-    """Empty where the account is named by URIs."""
+    """Connection string; empty if there are URIs."""
     blob_uri: str = ""
     queue_uri: str = ""
     client_id: str = ""
@@ -72,7 +72,7 @@ class StorageConnection:
 def storage_connection(name: str, settings: Mapping[str, str]) -> StorageConnection:
     """Return the connection called `name` in `settings`: a connection string in ``name``, or ``name__…Uri``.
 
-    Like the Functions host it also accepts the name with ``AzureWebJobs`` before it.
+    Like the Functions host, it also accepts the name with the prefix ``AzureWebJobs``.
     Raises StorageConnectionError if there is neither.
     """
     for candidate in (name, f"AzureWebJobs{name}"):

@@ -1,4 +1,4 @@
-"""`python -m local_azure.azure_ml`: start the emulator and serve until a signal asks it to stop."""
+"""`python -m local_azure.azure_ml`: start the emulator and serve until a signal stops it."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ async def _serve(settings: Settings) -> None:
 
 @contextlib.contextmanager
 def _socket_for_jobs() -> Iterator[socket.socket]:
-    """Yield a socket in a folder of its own; nodes have no way to this machine's loopback, but its files."""
+    """Yield a socket in a separate folder. Nodes can reach this machine's files, but not its loopback."""
     with tempfile.TemporaryDirectory(prefix="aml-") as folder, socket.socket(socket.AF_UNIX) as listening:
         listening.bind(f"{folder}/mlflow")
         yield listening

@@ -1,6 +1,6 @@
-"""A simulated cluster: nodes that come up from zero, wait, run, and leave. Pure: the caller passes the time.
+"""A simulated cluster whose nodes start from zero, wait, run and leave. Pure: the caller passes the time.
 
-`ClusterPool` holds the live clusters; one thread moves them, and runs wait on them.
+`ClusterPool` has the live clusters; one thread advances them, and runs wait for their nodes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ TICK_S = 0.05
 
 
 class NodeState(StrEnum):
-    """State of a node as the service counts them."""
+    """State of a node, as the service counts nodes."""
 
     PREPARING = "preparing"
     IDLE = "idle"
@@ -40,7 +40,7 @@ class Node:
 
 @dataclass(frozen=True, kw_only=True)
 class Scale:
-    """How far a cluster scales: nodes kept, nodes allowed, seconds a node may idle."""
+    """Scale settings of a cluster: minimum nodes, maximum nodes, seconds that a node may idle."""
 
     min_nodes: int
     max_nodes: int
@@ -49,7 +49,7 @@ class Scale:
 
 @dataclass(frozen=True, kw_only=True)
 class Delays:
-    """How long a simulated node takes to come and to go, in seconds."""
+    """Seconds that a simulated node takes to start and to leave."""
 
     start_s: float
     leave_s: float
@@ -57,12 +57,12 @@ class Delays:
 
 @dataclass(kw_only=True)
 class Cluster:
-    """Nodes, and the runs that wait for them, in order of arrival."""
+    """Nodes, and the runs that wait for them in order of arrival."""
 
     scale: Scale
     delays: Delays
     nodes: list[Node] = field(default_factory=list)
-    waiting: dict[str, int] = field(default_factory=dict)  # run → nodes wanted, in order of arrival
+    waiting: dict[str, int] = field(default_factory=dict)  # run → number of requested nodes, in order of arrival
 
     def ask(self, run: str, count: int) -> None:
         """Queue `run` for `count` nodes."""
@@ -81,7 +81,7 @@ class Cluster:
         return any(node.run == run for node in self.nodes)
 
     def tick(self, now_s: float) -> None:
-        """Advance the cluster to `now_s`: finish moves, assign nodes, start and stop nodes."""
+        """Advance the cluster to `now_s`: finish transitions, assign nodes, start and stop nodes."""
         self._finish_moves(now_s)
         self._grant(now_s)
         self._start_nodes(now_s)
@@ -93,7 +93,7 @@ class Cluster:
 
     @property
     def target(self) -> int:
-        """Number of nodes without those that are leaving."""
+        """Number of nodes, without leaving nodes."""
         return len(self.nodes) - self.count(NodeState.LEAVING)
 
     def _finish_moves(self, now_s: float) -> None:
@@ -113,7 +113,7 @@ class Cluster:
         for run, wanted in list(self.waiting.items()):
             idle = self._idle()
             if len(idle) < wanted:
-                return  # strictly in order: a small job does not overtake a large one for ever
+                return  # strictly in order, so that small jobs do not overtake a large one forever
             for node in idle[:wanted]:
                 node.run = run
                 _enter(node, NodeState.RUNNING, now_s)
@@ -138,7 +138,7 @@ def _enter(node: Node, state: NodeState, now_s: float) -> None:
 
 
 class ClusterPool:
-    """Clusters by compute id; safe between threads."""
+    """Clusters by compute id; thread-safe."""
 
     def __init__(self, delays: Delays) -> None:
         self._delays = delays
@@ -148,11 +148,11 @@ class ClusterPool:
         self._thread = threading.Thread(target=self._move, name="clusters", daemon=True)
 
     def start(self) -> None:
-        """Start the thread that moves the clusters."""
+        """Start the thread that advances the clusters."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop the thread; nodes exist in memory only."""
+        """Stop the thread. Nodes exist only in memory."""
         self._stopping.set()
         self._thread.join()
 
@@ -182,7 +182,7 @@ class ClusterPool:
                 cluster.release(run, time.monotonic())
 
     def snapshot(self, compute_id: str) -> Cluster:
-        """Return a copy of a compute's cluster as it is now."""
+        """Return a copy of a compute's current cluster."""
         with self._changed:
             return copy.deepcopy(self._clusters[compute_id.lower()])
 

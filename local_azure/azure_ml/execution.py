@@ -1,4 +1,4 @@
-"""Runs from their first state to their last, each in a thread of its own."""
+"""Execution of runs from their first state to their last, each in its own thread."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _POLL_S = 0.05
 logger = logging.getLogger(__name__)
 
 _BUILD_S = 3600.0
-"""How long a slow build takes, by the emulator's clock."""
+"""Seconds that a slow build takes, by the emulator's clock."""
 _HIDDEN_S = 1800.0
-"""How long a job is shown in another state."""
+"""Seconds for which a job is shown in another state."""
 _SHOWN = {LifeFault.NOT_RESPONDING: "NotResponding", LifeFault.UNKNOWN_STATE: "Hibernating"}
 _FAILURES = {
     LifeFault.IMAGE_BUILD: JobFailure(
@@ -51,7 +51,7 @@ _FAILURES = {
     ),
 }
 
-_GUARD_S = 3.0  # time that a guard needs beyond the grace period
+_GUARD_S = 3.0  # time that the guard needs in addition to the grace period
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,9 +67,9 @@ class Workbench:
     faults: JobFaults
     clock: Clock
     mount_library: Path | None
-    """None if it cannot be built; outputs are plain folders then."""
+    """The mount library; None if it cannot be built, and outputs are plain folders."""
     tracking: Callable[[Run], Mapping[str, str]]
-    """Returns the variables by which a job finds its MLflow run; they override those of the job, as on Azure."""
+    """Returns the variables with which a job finds its MLflow run. They override the job's own, as in Azure."""
     simulated_because: str | None
     """Why nodes are simulated; None if each is a host."""
 
@@ -79,7 +79,7 @@ class Workbench:
 
 
 class Execution:
-    """Walks a run through its states. `cancel` and `abandon` may be called from any thread."""
+    """Takes a run through its states. `cancel` and `abandon` may be called from any thread."""
 
     def __init__(self, bench: Workbench, run: Run, ended: Callable[[str], None]) -> None:
         self._bench = bench
@@ -97,7 +97,7 @@ class Execution:
         self._thread.start()
 
     def cancel(self) -> None:
-        """End the processes, with grace, and the run as Canceled."""
+        """End the processes after the grace period, and the run as Canceled."""
         self._canceled.set()
 
     def abandon(self) -> None:
@@ -115,7 +115,7 @@ class Execution:
         except RunCanceled:
             self._end(RunState.CANCELED, None)
         except IllegalTransitionError as error:
-            logger.info("%s", error)  # a cancel request came in between
+            logger.info("%s", error)  # A cancel request came in between.
             self._end(RunState.CANCELED, None)
         except JobFailure as failure:
             self._end(RunState.FAILED, failure)
@@ -129,7 +129,7 @@ class Execution:
     def _end(self, state: RunState, failure: JobFailure | None) -> None:
         if self._abandoned.is_set():
             return
-        if self._fault is not None and not self._has_met:  # before the end is published, which starts other jobs
+        if self._fault is not None and not self._has_met:  # before publishing the end, which starts other jobs
             self._bench.faults.give_back(self._run.name, self._fault)
         if self._bench.runs.current(self._run.job_id).status is RunState.CANCEL_REQUESTED:
             state, failure = RunState.CANCELED, None
@@ -167,18 +167,18 @@ class Execution:
         return virtual_environment
 
     def _meets(self, *faults: LifeFault) -> bool:
-        """Return whether one of these is the job's fault, which does its work from now on."""
+        """Return whether the job has one of these faults, which is then in effect."""
         meets = self._fault in faults
         self._has_met |= meets
         return meets
 
     def _fail_of(self, fault: LifeFault) -> None:
-        """Fail the job where this is its fault."""
+        """Fail the job if it has this fault."""
         if self._meets(fault):
             raise _FAILURES[fault]
 
     def _hide(self) -> None:
-        """Show the running job in another state for a while, where that is its fault."""
+        """Show the running job in another state for a while, if it has that fault."""
         if self._fault is not None and self._meets(*_SHOWN):
             self._bench.runs.update(self._run.job_id, shown_as=_SHOWN[self._fault])
             self._pause(_HIDDEN_S)
@@ -191,7 +191,7 @@ class Execution:
         directory = RunDirectory.create(self._bench.run_root(self._run.name))
         try:
             staged = self._stage(directory)
-            self._pause(0)  # a cancel request may have come while the inputs did
+            self._pause(0)  # A cancel request may have come during the download of inputs.
             self._hide()
             self._fail_of(LifeFault.PREEMPTED)
             fault = self._bench.faults.next_for(self._run.name, LaunchFault)
@@ -242,7 +242,7 @@ class Execution:
         return str(code["properties"]["codeUri"])
 
     def _supervise(self, guard: subprocess.Popen[bytes], staged: Staged) -> None:
-        """Wait until the processes end: by themselves, by a cancel request, or by a time-out."""
+        """Wait until the processes end by themselves, by a cancel request or by a time-out."""
         deadline_s = self._bench.clock.now_s() + (self._spec.timeout_s or float("inf"))
         with guard:
             while guard.poll() is None:
@@ -258,12 +258,12 @@ class Execution:
     def _time_out(self) -> None:
         message = f"The job exceeded its time limit of {self._spec.timeout_s:g} seconds and was canceled."
         self._bench.runs.update(self._run.job_id, warnings=[message])
-        with contextlib.suppress(IllegalTransitionError):  # it was canceled at the same moment
+        with contextlib.suppress(IllegalTransitionError):  # The run was canceled at the same time.
             self._move(RunState.CANCEL_REQUESTED)
         self._canceled.set()
 
     def _end_processes(self, guard: subprocess.Popen[bytes]) -> None:
-        """Make the guard end everything, which takes at most the grace period and two seconds."""
+        """Make the guard end everything, within the grace period plus two seconds."""
         guard.terminate()
         guard.wait()
 
@@ -298,7 +298,7 @@ class Execution:
 
 
 class Executions:
-    """Live executions by job id; safe between threads."""
+    """Live executions by job id; thread-safe."""
 
     def __init__(self, bench: Workbench) -> None:
         self._bench = bench
@@ -306,21 +306,21 @@ class Executions:
         self._live: dict[str, Execution] = {}
 
     def start(self, run: Run) -> None:
-        """Begin to execute a new run."""
+        """Start the execution of a new run."""
         execution = Execution(self._bench, run, self._forget)
         with self._lock:
             self._live[run.job_id.lower()] = execution
         execution.start()
 
     def cancel(self, job_id: str) -> None:
-        """Cancel a run; one that has ended already stays as it is."""
+        """Cancel a run; a run that has already ended stays as it is."""
         with self._lock:
             execution = self._live.get(job_id.lower())
         if execution is not None:
             execution.cancel()
 
     def stop(self) -> None:
-        """End all processes at once; the next start settles the runs."""
+        """End all processes at once. The next start of the emulator settles the runs."""
         with self._lock:
             live = list(self._live.values())
         for execution in live:
@@ -334,7 +334,7 @@ class Executions:
 
 
 def settle_interrupted(bench: Workbench) -> None:
-    """Fail every run that was open when the emulator ended: its processes are gone."""
+    """Fail every run that was open when the emulator ended, because its processes no longer exist."""
     for run in bench.runs.below("/"):
         if not run.ended:
             failure = JobFailure(

@@ -1,7 +1,7 @@
-"""Faults of Azure ML, by name: `landfall up --fault NAME`, or a test, activates them.
+"""Named faults of Azure ML, which `landfall up --fault NAME` or a test activates.
 
-`FAULTS` lists every fault with what it does. An `AnswerFault` disturbs the answers to calls about a job
-(`api/answers.py`); a `LaunchFault` disturbs the start of its ranks, a `LifeFault` its later course.
+`FAULTS` lists every fault with its effect. An `AnswerFault` changes the answers to calls about a job
+(`api/answers.py`), a `LaunchFault` the start of its ranks, a `LifeFault` its later life.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class LaunchFault(StrEnum):
 
 
 class LifeFault(StrEnum):
-    """Effects of the service on a job that it has accepted."""
+    """Effects of the service on an accepted job."""
 
     CAPACITY = "capacity"
     COMPUTE_GONE = "compute_gone"
@@ -56,7 +56,7 @@ class AnswerFault(StrEnum):
 RETRIED = frozenset(
     {AnswerFault.LOST_AFTER, AnswerFault.LOST_BEFORE, AnswerFault.SERVER_ERROR, AnswerFault.UNAVAILABLE}
 )
-"""Faults after which the SDK retries by itself."""
+"""Faults after which the SDK itself retries."""
 SDK_TRIES = 4
 
 NamedFault = LaunchFault | LifeFault | AnswerFault
@@ -92,7 +92,7 @@ FAULTS: Mapping[NamedFault, str] = {
 
 
 def fault_named(name: str) -> NamedFault:
-    """Return a fault by its name. Raises ValueError, which lists the names."""
+    """Return a fault by its name. Raises ValueError with the list of names."""
     for fault in FAULTS:
         if fault == name:
             return fault
@@ -100,17 +100,17 @@ def fault_named(name: str) -> NamedFault:
 
 
 class JobFaults:
-    """Faults of jobs to come; safe between threads. ``always`` is the fault of every job without another."""
+    """Faults of future jobs; thread-safe. ``always`` is the fault of every job that has no other fault."""
 
     def __init__(self, always: NamedFault | None = None) -> None:
         self._always = always
         self._scripts: list[tuple[str, NamedFault]] = []
-        self._met: list[tuple[str, NamedFault, str | None]] = []  # job, fault, and the script it was taken from
+        self._met: list[tuple[str, NamedFault, str | None]] = []  # job, fault, and the script that it came from
         self._disturbed: Counter[str] = Counter()
         self._lock = threading.Lock()
 
     def add(self, fault: NamedFault, job: str, times: int) -> None:
-        """Disturb ``times`` jobs, or calls about jobs, whose names contain ``job``."""
+        """Apply a fault to ``times`` jobs, or calls about jobs, whose names contain ``job``."""
         with self._lock:
             self._scripts += [(job, fault)] * times
 
@@ -120,17 +120,17 @@ class JobFaults:
             self._scripts.clear()
 
     def pending(self) -> int:
-        """Return how many jobs or calls will still be disturbed."""
+        """Return how many jobs or calls will still get a fault."""
         with self._lock:
             return len(self._scripts)
 
     def met(self) -> list[tuple[NamedFault, str]]:
-        """Return each fault that a job, or a call about it, has met, with the job's name, in order."""
+        """Return the faults that have occurred, each with the job's name, in order."""
         with self._lock:
             return [(fault, job) for job, fault, _ in self._met]
 
     def next_for(self, job: str, kind: type[_Kind]) -> _Kind | None:
-        """Return the fault of this kind that the job meets now, None if it meets none."""
+        """Return the fault of this kind that now applies to the job, None if there is none."""
         with self._lock:
             for script in self._scripts:
                 if script[0] in job and isinstance(script[1], kind):
@@ -143,7 +143,7 @@ class JobFaults:
             return fault
 
     def give_back(self, job: str, fault: NamedFault) -> None:
-        """Let the next job meet a fault whose job has ended before it could do anything."""
+        """Return a fault to its script, because its job ended before the fault had an effect."""
         with self._lock:
             found = next(one for one in reversed(self._met) if one[:2] == (job, fault))
             self._met.remove(found)
@@ -153,7 +153,7 @@ class JobFaults:
     def _permanent(self, job: str, kind: type[_Kind]) -> _Kind | None:
         if not isinstance(self._always, kind):
             return None
-        if kind is AnswerFault:  # the first submission only: otherwise none would ever succeed
+        if kind is AnswerFault:  # Only the first submission, because otherwise none would succeed.
             self._disturbed[job] += 1
             return self._always if self._disturbed[job] <= (SDK_TRIES if self._always in RETRIED else 1) else None
         return self._always

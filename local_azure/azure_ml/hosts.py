@@ -1,12 +1,12 @@
-"""Hosts on this machine: each node of a job is a set of Linux namespaces, with an address and a name of its own.
+"""Hosts on this machine: each node of a job is a set of Linux namespaces, with its own address and name.
 
     main make NUM_NODES FOLDER COMMAND...  make the nodes and become COMMAND on the first one
     main enter ADDRESS=PID,... ADDRESS COMMAND...  become COMMAND on another node; mpirun calls this in place of ssh
     main try FOLDER  make two nodes and let the second connect to the first
 
-A node also has its own /dev/shm and its share of this machine's cores. Nodes reach each other and nothing else, since
-their network has no way out. It has no name either: the kernel removes it when the last process on the nodes ends,
-and the guard ends them all. So nothing is left to clean up after a cancellation or a killed emulator.
+A node also has its own /dev/shm and a share of this machine's cores. Nodes reach only each other, because their
+network has no connection to the outside. The network has no name, so the kernel removes it when the last process on
+the nodes ends, and the guard ends all processes. Nothing needs cleaning up after a cancellation or a killed emulator.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from local_azure.guard import die_with_parent
 
 _ROOT = Path(__file__).parents[2]
 _FIRST = IPv4Address("10.77.0.4")
-"""Address of the first node; the same in every job, as no two networks are connected."""
+"""Address of the first node. It is the same in every job, because the jobs' networks are not connected."""
 _PREFIX = 16
 _NEW_MOUNTS, _NEW_NAME, _NEW_USER, _NEW_NETWORK = 0x00020000, 0x04000000, 0x10000000, 0x40000000  # linux/sched.h
 _NEW_NODE = _NEW_MOUNTS | _NEW_NAME | _NEW_NETWORK
@@ -52,24 +52,24 @@ def name(node: int) -> str:
 
 
 def program(module: str, *arguments: str) -> list[str]:
-    """Return the command that runs `main` of a module of this clone, isolated from the job's folder and variables."""
+    """Return the command that runs a module's `main`, isolated from the job's folder and variables."""
     imports = f"import sys; sys.path.append({str(_ROOT)!r}); from {module} import main"
     return [sys.executable, "-I", "-c", f"{imports}; sys.exit(main())", *arguments]
 
 
 def on_hosts(num_nodes: int, folder: Path, command: Sequence[str]) -> list[str]:
-    """Return the command that runs another one on the first of new nodes; ``folder`` has a path without blanks."""
+    """Return the command that creates nodes and runs a command on the first one. ``folder`` must not have blanks."""
     return program(__name__, "make", str(num_nodes), str(folder), *command)
 
 
 def agent_variables(folder: Path) -> dict[str, str]:
-    """Return the variables by which mpirun enters other nodes: Open MPI 5 reads the first, 4 the second."""
+    """Return the variables with which mpirun enters other nodes: Open MPI 5 reads the first, 4 the second."""
     agent = str(folder / _AGENT)
     return {"PRTE_MCA_plm_ssh_agent": agent, "OMPI_MCA_plm_rsh_agent": agent}
 
 
 def why_simulated() -> str | None:
-    """Return why nodes cannot be hosts on this machine, None if they can: two are made and connected."""
+    """Return why nodes cannot be hosts on this machine, None if they can. To find out, create and connect two."""
     if sys.platform != "linux":
         return "only Linux has network namespaces"
     with tempfile.TemporaryDirectory(prefix="aml-") as folder:
@@ -83,9 +83,9 @@ def why_simulated() -> str | None:
     return said[-1] if tried.returncode else None
 
 
-# -- within a job's process tree -----------------------------------------------------------------------------
+# -- in a job's process tree ---------------------------------------------------------------------------------
 def main() -> int:
-    """Run one of the three programs; return 1 where it fails."""
+    """Run one of the three programs; return 1 if it fails."""
     what, *arguments = sys.argv[1:]
     programs: dict[str, Callable[..., int]] = {"make": _make, "enter": _enter, "try": _try}
     try:
@@ -97,7 +97,7 @@ def main() -> int:
 
 def _make(num_nodes: str, folder: str, *command: str) -> int:
     _make_nodes(int(num_nodes), Path(folder))
-    die_with_parent()  # again: a new user namespace may have cleared it
+    die_with_parent()  # set again, because a new user namespace may have cleared it
     try:
         os.execvp(command[0], command)  # noqa: S606 - no process stays between the guard and the command
     except OSError as error:
@@ -127,7 +127,7 @@ def _try(folder: str) -> int:
 
 
 def _make_nodes(num_nodes: int, folder: Path) -> dict[int, int]:
-    """Make the nodes; this process becomes part of the first. Return node → process that keeps it, for the others."""
+    """Create the nodes; this process enters the first one. Return the process that keeps each of the others."""
     cores = sorted(os.sched_getaffinity(0))
     known = "".join(f"{address(node)} {name(node)}\n" for node in range(num_nodes))
     (folder / "hosts").write_text(f"127.0.0.1 localhost\n{known}")
@@ -136,7 +136,7 @@ def _make_nodes(num_nodes: int, folder: Path) -> dict[int, int]:
     if Path("/etc/hosts").exists():
         _mount(str(folder / "hosts"), "/etc/hosts", "none", _BIND)
     _furnish(0, _cores_of(0, num_nodes, cores))
-    # The first node's network device is a bridge, to which the others are wired.
+    # The first node's network device is a bridge, to which the others are connected.
     _ip("link add eth0 type bridge", f"addr add {address(0)}/{_PREFIX} dev eth0", "link set eth0 up")
     holders = {node: _hold(node, _cores_of(node, num_nodes, cores)) for node in range(1, num_nodes)}
     if holders:
@@ -146,7 +146,7 @@ def _make_nodes(num_nodes: int, folder: Path) -> dict[int, int]:
 
 
 def _unshare_first() -> None:
-    """Leave this machine's namespaces; who is not root becomes root of a new user namespace for that."""
+    """Leave this machine's namespaces; if not root, become root of a new user namespace first."""
     try:
         _unshare(_NEW_NODE)
     except PermissionError:
@@ -158,7 +158,7 @@ def _unshare_first() -> None:
 
 
 def _hold(node: int, cores: Collection[int]) -> int:
-    """Make another node, kept by a new process that ends with this one; return its id. Raises OSError."""
+    """Create another node and a process that keeps it and ends with this one; return its id. Raises OSError."""
     wired, wire = os.pipe()
     first = os.getpid()
     pid = os.fork()
@@ -188,7 +188,7 @@ def _hold(node: int, cores: Collection[int]) -> int:
 
 
 def _furnish(node: int, cores: Collection[int]) -> None:
-    """Give the node that this process has just made what a host has."""
+    """Set up the new node of this process like a host."""
     socket.sethostname(name(node))
     os.sched_setaffinity(0, cores)
     _mount("none", "/dev/shm", "tmpfs", 0)  # noqa: S108 - the node's own; segments of killed ranks go with it
@@ -212,13 +212,13 @@ def _write_agent(agent: Path, holders: dict[int, int]) -> None:
 
 
 def _cores_of(node: int, num_nodes: int, cores: Sequence[int]) -> Collection[int]:
-    """Return equal shares of the cores; more nodes than cores share one each."""
+    """Return equal shares of the cores. If there are more nodes than cores, nodes share cores."""
     share = len(cores) // num_nodes
     return cores[node * share :][:share] if share else [cores[node % len(cores)]]
 
 
 def _ip(*commands: str) -> None:
-    """Run ip(8). Raises OSError with its own words."""
+    """Run ip(8). Raises OSError with its message."""
     tool = shutil.which("ip", path=_SYSTEM_PATH)
     if tool is None:
         raise OSError("there is no ip(8): install iproute2")

@@ -1,4 +1,4 @@
-"""How a job is started: its image, its process tree (guard → mpirun → ranks) and variables; and why it failed."""
+"""Launch of a job: its image, its process tree (guard → mpirun → ranks), its variables, and why it failed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from local_azure.azure_ml.spec import JobSpec
 from local_azure.azure_ml.staging import Staged
 from local_azure.azure_ml.workspace import Store, asset_name, workspace_parts
 
-_PASSED_ON = ("HOME", "LANG", "LC_ALL", "TZ", "USER", "LOGNAME")  # and no others, which may hold secrets
+_PASSED_ON = ("HOME", "LANG", "LC_ALL", "TZ", "USER", "LOGNAME")  # and no others, which may be secrets
 
 _FIRST_TO_FAIL = re.compile(r"(?:Process name: \[[^\]]*,|MPI_ABORT was invoked on rank )(\d+)")  # mpirun's own report
 _TAIL_BYTES = 2048
@@ -40,7 +40,7 @@ class Launch:
 
 
 def launch_of(run: Run, spec: JobSpec, staged: Staged, virtual_environment: Path, nodes: Nodes) -> Launch:
-    """Return what is started for a job."""
+    """Return the launch of a job."""
     kind, local_size = spec.distribution or "", str(nodes.local_size)
     rank = program("local_azure.azure_ml.rank", str(staged.directory.user_logs), kind, local_size, staged.command)
     folder = staged.directory.alias.parent
@@ -53,7 +53,7 @@ def launch_of(run: Run, spec: JobSpec, staged: Staged, virtual_environment: Path
 
 
 def start(launch: Launch, grace_s: float) -> subprocess.Popen[bytes]:
-    """Start the guard in a session of its own; it ends when this process does, as it reads from its pipe."""
+    """Start the guard in a new session. It reads from a pipe of this process and ends when this process ends."""
     with launch.launcher_log.open("ab") as log:
         return subprocess.Popen(
             program("local_azure.guard", "--grace-s", str(grace_s), "--", *launch.argv),
@@ -70,7 +70,7 @@ def _mpirun(spec: JobSpec, virtual_environment: Path, nodes: Nodes) -> list[str]
     if spec.processes_per_instance is None:
         return []
     mpirun = virtual_environment / "bin" / "mpirun"
-    # A node may have more ranks than this machine has cores for it, and binding hurts then.
+    # A node may have more ranks than cores on this machine, which makes binding harmful.
     return [str(mpirun), *nodes.mpirun_options(), "--bind-to", "none"]
 
 
@@ -80,8 +80,8 @@ def _environment(run: Run, spec: JobSpec, staged: Staged, virtual_environment: P
         **passed_on,
         "PATH": f"{virtual_environment / 'bin'}:/usr/local/bin:/usr/bin:/bin",
         "TMPDIR": str(staged.directory.alias / "tmp"),
-        "PYTHONUNBUFFERED": "1",  # as the service sets it: a log is readable while the job runs
-        "OMPI_ALLOW_RUN_AS_ROOT": "1",  # jobs of the service run as root in their container
+        "PYTHONUNBUFFERED": "1",  # as the service sets it, so that logs are readable while the job runs
+        "OMPI_ALLOW_RUN_AS_ROOT": "1",  # In the service, jobs run as root in their container.
         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
         **_service_variables(run, spec, nodes),
         **meeting_variables(spec.distribution, nodes),
@@ -123,7 +123,7 @@ def process_failure(exit_code: int, command: str, launcher_log: Path, user_logs:
 
 
 def _log_with_the_reason(launcher_log: Path, user_logs: Path) -> Path:
-    """Return the log of the rank that failed first if mpirun names it, otherwise the root's."""
+    """Return the log of the rank that failed first if mpirun names it, otherwise the root's log."""
     logs = sorted(user_logs.glob("*.txt"))
     report = _FIRST_TO_FAIL.search(launcher_log.read_text(errors="replace") if launcher_log.exists() else "")
     named = user_logs / f"std_log_process_{int(report[1]):02d}.txt" if report else None
@@ -133,7 +133,7 @@ def _log_with_the_reason(launcher_log: Path, user_logs: Path) -> Path:
 
 
 def tail_of(path: Path, limit_bytes: int = _TAIL_BYTES) -> str:
-    """Return the last bytes of a file as text, from the start of a line where there is one."""
+    """Return the last bytes of a file as text, from the start of a line if there is one."""
     if not path.exists():
         return ""
     with path.open("rb") as file:
@@ -149,7 +149,7 @@ _WITHIN_S = 120.0
 
 
 def missing_packages(conda_file: str | None, virtual_environment: Path) -> list[str]:
-    """Return the pinned packages of a conda file that a virtual environment does not have in that version."""
+    """Return the pinned packages of a conda file that a virtual environment lacks or has in another version."""
     listed = (yaml.safe_load(conda_file) if conda_file else {}).get("dependencies") or []
     pins = [line for one in listed for line in (one.get("pip", []) if isinstance(one, dict) else [one])]
     if not pins:
@@ -173,7 +173,7 @@ def _plain(name: str) -> str:
 
 
 class Images:
-    """Images by environment id; safe between threads. A built image stays built."""
+    """Images by environment id; thread-safe. A built image stays built."""
 
     def __init__(self, settings: Settings, store: Store) -> None:
         self._settings = settings
@@ -181,7 +181,7 @@ class Images:
         self._building = threading.Lock()
 
     def virtual_environment(self, environment_id: str) -> Path:
-        """Return the directory that stands for an environment. Raises JobFailure if there is none."""
+        """Return the virtual environment that stands for an image. Raises JobFailure if there is none."""
         name = asset_name(environment_id)
         directory = self._settings.environments.get(name)
         if directory is None:
@@ -200,7 +200,7 @@ class Images:
         return directory
 
     def build(self, environment_id: str, pause: Callable[[float], None]) -> None:
-        """Take the time of a build on an environment's first use; concurrent runs wait for it."""
+        """Wait for the duration of a build at an environment's first use; concurrent runs wait too."""
         with self._building:
             if self._store.get(_BUILT, environment_id) is None:
                 pause(self._settings.environment_build_s)

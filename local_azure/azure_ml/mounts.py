@@ -1,6 +1,6 @@
-"""Folders of a job as Azure ML mounts them, not as a disk: the library output_mount.c, loaded into each rank.
+"""Folders of a job that behave like Azure ML's mounts: each rank loads the library output_mount.c.
 
-The library implements the rules. Without a C compiler it cannot be built; outputs are then plain folders, and the log
+The library implements the rules. It cannot be built without a C compiler; outputs are then plain folders, and the log
 says so.
 """
 
@@ -29,15 +29,15 @@ class MountRules:
     """The differences between a mount and a disk."""
 
     delay_s: float = 2.0
-    """Until other nodes see a file that was closed."""
+    """Seconds until other nodes see a closed file."""
     cached_s: float = 2.0
-    """How long a process does not see a file that was absent when it looked."""
+    """Seconds for which a process still does not see a file after it found the file missing."""
     errors_permille: int = 10
-    """Paths of a thousand whose first call fails with an input/output error."""
+    """Number of paths in a thousand whose first call fails with an input/output error."""
     seed: int = 0
-    """Seed of these errors; the same seed gives the same errors."""
+    """Seed for these errors; the same seed gives the same errors."""
     always_fails: bool = False
-    """Whether every call fails, not only the first one for some paths."""
+    """Whether all calls fail, not only the first one for some paths."""
 
 
 NOT_CHECKED = (
@@ -52,7 +52,7 @@ def compiler() -> str | None:
 
 
 def build_library(folder: Path) -> Path | None:
-    """Build the library unless this version is in the folder; return None if there is no C compiler."""
+    """Build the library unless the folder has this version; return None if there is no C compiler."""
     library = folder / f"output-mount-{hashlib.sha256(SOURCE.read_bytes() + _RULES.read_bytes()).hexdigest()[:16]}.so"
     if library.exists():
         return library
@@ -76,10 +76,10 @@ def mount_variables(
     inputs: Iterable[Path | str] = (),
     ranks_per_node: int = 1,
 ) -> dict[str, str]:
-    """Return the variables with which a rank sees the folders as mounts.
+    """Return the variables that make folders behave like mounts in a rank.
 
-    ``roots``: every path under which a mount is known. ``state``: an empty folder on the same disk, one for each job.
-    Files that exist now are seen by every node. ``inputs``: folders that a rank may only read.
+    ``roots``: every path of each mount. ``state``: an empty folder on the same disk, one for each job. All nodes see
+    files that already exist. ``inputs``: folders that a rank may only read.
     """
     state.mkdir(parents=True, exist_ok=True)
     return {

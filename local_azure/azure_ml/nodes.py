@@ -1,7 +1,7 @@
-"""The nodes that a job's ranks are started on, and what can go wrong with them as it can on the service.
+"""The nodes on which a job's ranks start, with the faults that nodes can have in the service.
 
 If this machine allows it, each node is a host (hosts.py). Otherwise nodes are simulated: they share this machine, and
-the emulator states the number of ranks of each. GPUs exist by name only in both cases.
+the emulator states the number of ranks of each. In both cases GPUs exist only by name.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ class Nodes:
     number: int
     ranks: int
     local_size: int
-    """Number of ranks on each node that has one."""
+    """Number of ranks on each node that has ranks."""
     gpus: int
     """Number of GPUs of each node."""
     simulated_because: str | None
-    """Why the nodes are simulated; None if each is a host."""
+    """Why the nodes are simulated; None if each node is a host."""
 
     @property
     def addresses(self) -> list[str]:
-        """The address of each node."""
+        """The addresses of the nodes."""
         return [_LOOPBACK if self.simulated_because else hosts.address(node) for node in range(self.number)]
 
     def in_words(self) -> str:
-        """Return the line of the launcher's log that says what the nodes are."""
+        """Return the line of the launcher's log that describes the nodes."""
         if self.simulated_because:
             return f"The nodes are simulated and share this machine: {self.simulated_because}."
         known = (f"{hosts.name(node)} ({hosts.address(node)})" for node in range(self.number))
@@ -52,19 +52,19 @@ class Nodes:
     def mpirun_options(self) -> list[str]:
         """Return the options that place the ranks."""
         if self.simulated_because:
-            return ["-np", str(self.ranks), "--oversubscribe"]  # all share this machine's cores
+            return ["-np", str(self.ranks), "--oversubscribe"]  # All share this machine's cores.
         used = self.addresses[: -(-self.ranks // self.local_size)]
         return ["-np", str(self.ranks), "--host", ",".join(f"{address}:{self.local_size}" for address in used)]
 
     def variables(self, folder: Path) -> Mapping[str, str]:
-        """Return what tells mpirun how to reach the nodes, and the training what it cannot see for itself here."""
+        """Return mpirun's variables for reaching the nodes, and those that describe the nodes to the training."""
         gpus = {SIMULATED_GPUS: str(self.gpus)}
         if self.simulated_because:
             return {**gpus, SIMULATED_LOCAL_SIZE: str(self.local_size)}
         return {**gpus, **hosts.agent_variables(folder)}
 
     def free_ports(self, usual: int) -> list[int]:
-        """Return a port of each node that nothing listens on; simulated nodes share the ports of this machine."""
+        """Return a free port of each node; simulated nodes share the ports of this machine."""
         if not self.simulated_because:
             return [usual] * self.number
         with ExitStack() as stack:
@@ -72,12 +72,12 @@ class Nodes:
             return [server.getsockname()[1] for server in taken]
 
     def placed(self, command: list[str], folder: Path) -> list[str]:
-        """Return the command that runs another one on the first node."""
+        """Return the command that runs a command on the first node."""
         return command if self.simulated_because else hosts.on_hosts(self.number, folder, command)
 
 
 def nodes_of(spec: JobSpec, store: Store, fault: LaunchFault | None, simulated_because: str | None) -> Nodes:
-    """Return the nodes of a job: as many as it asks for, of its cluster's size, unless the launch is faulty."""
+    """Return the nodes of a job: as many as requested, of the cluster's size, unless the launch has a fault."""
     local_size = spec.processes_per_instance or 1
     ranks = 1 if fault is LaunchFault.ONE_RANK else spec.instance_count * local_size
     if fault in (LaunchFault.ONE_RANK, LaunchFault.ONE_NODE):
@@ -94,7 +94,7 @@ def nodes_of(spec: JobSpec, store: Store, fault: LaunchFault | None, simulated_b
 
 
 def meeting_variables(distribution: str | None, nodes: Nodes) -> Mapping[str, str]:
-    """Return the variables by which all ranks of a job find each other; rank.py adds each rank's number."""
+    """Return the variables with which all ranks of a job find each other; rank.py adds the number of each rank."""
     if distribution == "PyTorch":
         port = nodes.free_ports(_PYTORCH_PORT)[0]
         return {"MASTER_ADDR": nodes.addresses[0], "MASTER_PORT": str(port), "WORLD_SIZE": str(nodes.ranks)}

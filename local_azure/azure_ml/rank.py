@@ -1,11 +1,11 @@
-"""One rank of a job: writes its output to a log of its own, then becomes the job's command.
+"""One rank of a job: redirects its output to its own log, then becomes the job's command.
 
     main LOG_DIR DISTRIBUTION RANKS_PER_NODE COMMAND
 
-Under mpirun the log is std_log_process_<rank>.txt as Azure ML names it, otherwise std_log.txt. The command sees
-its outputs as Azure ML mounts them, and reaches MLflow at an address of its own node, which a child of it passes on
-to the emulator's socket. mpirun starts the ranks of every distribution here, because it ends them all with
-the first that fails; those of PyTorch and TensorFlow see their own variables and none of mpirun's.
+Under mpirun the log is std_log_process_<rank>.txt, as in Azure ML, otherwise std_log.txt. The command sees its
+outputs as Azure ML's mounts, and reaches MLflow at an address of its own node, from which a child process forwards
+to the emulator's socket. mpirun starts the ranks of every distribution, because it ends all ranks after the first
+failure. Ranks of PyTorch and TensorFlow see the variables of their distribution and none of mpirun's.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from local_azure.guard import die_with_parent
 
 
 def log_name(rank: str | None) -> str:
-    """Name of the log that holds this rank's output."""
+    """Name of the log with this rank's output."""
     return "std_log.txt" if rank is None else f"std_log_process_{int(rank):02d}.txt"
 
 
@@ -32,7 +32,7 @@ _OF_MPIRUN = ("OMPI_", "PMIX_", "PRTE_", "PRTERUN_")
 
 
 def as_started_by(distribution: str, ranks_per_node: int, variables: MutableMapping[str, str]) -> None:
-    """Turn mpirun's variables of this rank into those that Azure ML sets for a distribution."""
+    """Replace mpirun's variables of this rank by those that Azure ML sets for a distribution."""
     if distribution in ("", "Mpi"):
         return
     rank = int(variables["OMPI_COMM_WORLD_RANK"])
@@ -53,7 +53,7 @@ _CHUNK_BYTES = 1 << 16
 
 
 def reach_tracking(variables: MutableMapping[str, str]) -> None:
-    """Listen on this node's loopback and complete MLFLOW_TRACKING_URI with the port; a child passes on what comes."""
+    """Listen on this node's loopback and complete MLFLOW_TRACKING_URI with the port; a child process forwards."""
     path = variables.pop(SOCKET_VARIABLE, None)
     if path is None:
         return
@@ -70,7 +70,7 @@ def reach_tracking(variables: MutableMapping[str, str]) -> None:
 
 
 def _keep_only(server: socket.socket) -> None:
-    """Close what belongs to the rank, such as its connection to mpirun."""
+    """Close descriptors of the rank, such as its connection to mpirun."""
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.closerange(3, server.fileno())
     os.closerange(server.fileno() + 1, os.sysconf("SC_OPEN_MAX"))
@@ -82,7 +82,7 @@ def _pass_on(server: socket.socket, path: str) -> None:
         emulator = socket.socket(socket.AF_UNIX)
         try:
             emulator.connect(path)
-        except OSError:  # it was stopped, and ends the job
+        except OSError:  # The emulator was stopped, and ends the job.
             connection.close()
             emulator.close()
             continue
@@ -91,7 +91,7 @@ def _pass_on(server: socket.socket, path: str) -> None:
 
 
 def _copy(source: socket.socket, target: socket.socket) -> None:
-    """Copy what comes until one side closes; then close both, which ends the other direction too."""
+    """Copy data until one side closes; then close both, which also ends the other direction."""
     with contextlib.suppress(OSError):
         while block := source.recv(_CHUNK_BYTES):
             target.sendall(block)
@@ -102,7 +102,7 @@ def _copy(source: socket.socket, target: socket.socket) -> None:
 
 
 def main() -> None:
-    """Redirect, then exec: no process stays between mpirun and the command."""
+    """Redirect, then exec, so that no process remains between mpirun and the command."""
     log_dir, distribution, ranks_per_node, command = sys.argv[1:]
     die_with_parent()
     path = Path(log_dir) / log_name(os.environ.get("OMPI_COMM_WORLD_RANK"))
@@ -112,5 +112,5 @@ def main() -> None:
     as_started_by(distribution, int(ranks_per_node), os.environ)
     reach_tracking(os.environ)
     if library := os.environ.get(LIBRARY_VARIABLE):
-        os.environ["LD_PRELOAD"] = library  # outputs as a mount; not in mpirun, which has none
+        os.environ["LD_PRELOAD"] = library  # only here and not in mpirun, which has no outputs
     os.execv("/bin/bash", ["bash", "-c", command])  # noqa: S606 - the job's command is a shell command

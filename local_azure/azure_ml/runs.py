@@ -1,4 +1,4 @@
-"""Runs of jobs: their record, their states, the transitions between them, and the events that publish those."""
+"""Runs of jobs: their records, states and transitions, and the events that publish the transitions."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ KIND = "run"
 
 _ATTEMPT_DELAYS_S = (0.2, 0.5, 1.0, 2.0)
 _NOT_THERE_YET_S = 0.2
-"""Pause between attempts to reach a topic that has never answered."""
+"""Pause between attempts to reach a topic that has not answered yet."""
 _TIMEOUT_S = 5.0
 
 logger = logging.getLogger(__name__)
 
 
 class RunState(StrEnum):
-    """State of a run as the service spells it."""
+    """State of a run, in the service's spelling."""
 
     NOT_STARTED = "NotStarted"
     STARTING = "Starting"
-    PREPARING = "Preparing"  # the environment's image is being built
-    QUEUED = "Queued"  # waiting for nodes
+    PREPARING = "Preparing"  # builds the environment's image
+    QUEUED = "Queued"  # waits for nodes
     RUNNING = "Running"
     FINALIZING = "Finalizing"
     CANCEL_REQUESTED = "CancelRequested"
@@ -57,8 +57,8 @@ _NEXT = {
 def may_follow(current: RunState, wanted: RunState) -> bool:
     """Whether a run in `current` may move to `wanted`.
 
-    A run can fail at any point before its end, and be canceled at any point before Finalizing; a run that
-    was asked to cancel ends Canceled, or Failed where the emulator itself was stopped meanwhile.
+    A run can fail at any time before its end, and be canceled at any time before Finalizing. After a cancel request
+    a run ends Canceled, or Failed if the emulator itself was stopped in the meantime.
     """
     if current in TERMINAL:
         return False
@@ -80,13 +80,13 @@ class Run:
     properties: Document  # the job as submitted; description, tags and the like may be updated
     status: RunState
     created_at: str
-    started_at: str | None = None  # when it entered Running
+    started_at: str | None = None  # time when it entered Running
     ended_at: str | None = None
     error: Document | None = None
     warnings: list[str] = field(default_factory=list)
-    log_files: list[str] = field(default_factory=list)  # names such as user_logs/std_log.txt, once uploaded
-    shown_as: str | None = None  # the state that clients see in place of the real one
-    silent: bool = False  # no event tells that it has failed or was canceled
+    log_files: list[str] = field(default_factory=list)  # names of uploaded logs, such as user_logs/std_log.txt
+    shown_as: str | None = None  # the state that clients see instead of the real one
+    silent: bool = False  # whether no event reports its failure or cancellation
 
     @property
     def job_id(self) -> str:
@@ -95,7 +95,7 @@ class Run:
 
     @property
     def experiment_name(self) -> str:
-        """Experiment that the run belongs to."""
+        """Experiment of the run."""
         return str(self.properties.get("experimentName") or "Default")
 
     @property
@@ -110,7 +110,7 @@ class Run:
 
 
 class IllegalTransitionError(Exception):
-    """A transition that the run's state does not allow: it has ended or was canceled meanwhile."""
+    """A run's state does not allow a transition, because the run has ended or was canceled in the meantime."""
 
     def __init__(self, run: Run, wanted: RunState) -> None:
         super().__init__(f"run {run.name} is {run.status} and cannot become {wanted}")
@@ -119,7 +119,7 @@ class IllegalTransitionError(Exception):
 
 
 class RunBook:
-    """Durable runs. Changes are made one at a time; `publish` gets each change of state, in order."""
+    """Durable runs. Changes are made one at a time; `publish` receives each change of state, in order."""
 
     def __init__(self, store: Store, publish: Callable[[Run], None]) -> None:
         self._store = store
@@ -182,7 +182,7 @@ def _run(document: Document) -> Run:
 
 
 class EventPublisher:
-    """Posts events from a thread of its own, so that a slow or absent topic never delays a run."""
+    """Posts events from its own thread, so that a slow or missing topic never delays a run."""
 
     def __init__(self, endpoint: str, key: str | None) -> None:
         self._endpoint = endpoint
@@ -197,13 +197,13 @@ class EventPublisher:
         self._thread.start()
 
     def stop(self) -> None:
-        """Post what is pending, once each, and stop."""
+        """Post pending events, once each, and stop."""
         self._stopping.set()
         self._pending.put(None)
         self._thread.join()
 
     def run_changed(self, run: Run) -> None:
-        """Queue RunStatusChanged, and RunCompleted after it where the run succeeded."""
+        """Queue RunStatusChanged, followed by RunCompleted if the run succeeded."""
         self._pending.put(event(run, "RunStatusChanged", {"runStatus": str(run.status)}))
         if run.status is RunState.COMPLETED:
             self._pending.put(event(run, "RunCompleted", {}))
@@ -231,10 +231,10 @@ class EventPublisher:
         )
 
     def _await_topic(self, client: httpx.Client) -> None:
-        """Wait for a topic that starts later than the emulator, whose first events are about interrupted runs."""
+        """Wait for a topic that starts after the emulator, whose first events are about interrupted runs."""
         while not self._topic_has_answered:
             try:
-                client.get(self._endpoint)  # any answer shows that it is there
+                client.get(self._endpoint)  # Any answer shows that it exists.
             except httpx.TransportError:
                 if self._stopping.wait(_NOT_THERE_YET_S):
                     return
@@ -248,7 +248,7 @@ def log_change(run: Run) -> None:
 
 
 def event(run: Run, kind: str, more: Mapping[str, str]) -> dict[str, Any]:
-    """Return one event about a run, as Event Grid delivers it."""
+    """Return one event about a run, in Event Grid's format."""
     return {
         "topic": run.workspace_id,
         "subject": f"experiments/{run.experiment_id}/runs/{run.name}",

@@ -15,7 +15,7 @@ _LOOK_EVERY_S = 0.05
 
 
 class ServiceError(Exception):
-    """A refusal in the service's form.
+    """A refusal in the service's format.
 
     `inner` is the chain of inner codes, outermost first, such as ("Immutable", "JobPropertyImmutable").
     """
@@ -37,7 +37,7 @@ class ServiceError(Exception):
         self.headers = dict(headers or {})
 
     def body(self) -> dict[str, Any]:
-        """Return the error as ARM writes it."""
+        """Return the error in ARM's format."""
         information = []
         nested: dict[str, Any] | None = None
         for code in reversed(self.inner):
@@ -58,7 +58,7 @@ class JobFailure(Exception):
         self.inner = inner
 
     def error(self) -> dict[str, Any]:
-        """Return the failure as the run history writes it."""
+        """Return the failure in the format of the run history."""
         inner = {"code": self.inner, "innerError": None} if self.inner else None
         return {
             "error": {
@@ -77,7 +77,7 @@ class RunCanceled(Exception):
 
 
 class Clock:
-    """The emulator's clock for durations. Tests move it forward; threads that sleep by it wake in time."""
+    """The emulator's clock for durations. Tests advance it, which wakes threads that sleep by it."""
 
     def __init__(self) -> None:
         self._ahead_s = 0.0
@@ -91,7 +91,7 @@ class Clock:
         self._ahead_s += seconds
 
     def sleep(self, seconds: float, canceled: threading.Event) -> None:
-        """Return after the time. Raises RunCanceled if the run is canceled before."""
+        """Sleep for a time. Raises RunCanceled if the run is canceled before its end."""
         until_s = self.now_s() + seconds
         while not canceled.is_set() and (left_s := until_s - self.now_s()) > 0:
             canceled.wait(min(left_s, _LOOK_EVERY_S))
@@ -100,17 +100,17 @@ class Clock:
 
 
 def utcnow() -> dt.datetime:
-    """Return the time, aware, in UTC."""
+    """Return the current time in UTC, with its time zone."""
     return dt.datetime.now(dt.UTC)
 
 
 def iso(moment: dt.datetime) -> str:
-    """Return a moment as Azure ML writes it: seven decimals, Z."""
+    """Return a time in Azure ML's format, with seven decimals and Z."""
     return moment.astimezone(dt.UTC).strftime("%Y-%m-%dT%H:%M:%S.%f") + "0Z"
 
 
 def duration_s(text: str) -> float:
-    """Return the seconds of an ISO 8601 duration such as PT1H30M or P1DT2S. Raises ValueError for other text."""
+    """Return the seconds of an ISO 8601 duration such as PT1H30M or P1DT2S. Raises ValueError for other texts."""
     match = _DURATION.fullmatch(text)
     if match is None or not any(match.groups()):
         raise ValueError(f"expected an ISO 8601 duration such as PT30M, saw {text!r}")

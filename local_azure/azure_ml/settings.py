@@ -1,4 +1,4 @@
-"""The emulator's settings: flags and environment, all checked before it starts."""
+"""The emulator's settings from flags and environment, which are checked before it starts."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from local_azure.azure_ml.faults import FAULTS, NamedFault, fault_named
 
 
 class LogAddresses(StrEnum):
-    """What the run history says of where a job's logs are. Which of the last two it is without keys is not known."""
+    """Addresses of a job's logs in the run history. Which of the last two Azure ML has without keys is unknown."""
 
     SIGNED = "signed"
-    """Addresses that anyone can read, as where storage takes keys."""
+    """Addresses that anyone can read, as with storage that accepts keys."""
     UNSIGNED = "unsigned"
     """Addresses that storage refuses to read without an identity."""
     NONE = "none"
@@ -29,15 +29,15 @@ class SettingsError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """All settings of an emulator. Durations in seconds."""
+    """All settings of an emulator. Durations are in seconds."""
 
-    port: int  # 0 takes a free one
+    port: int  # 0 for a free port
     state: Path
     location: str
     environments: Mapping[str, Path]  # name of an environment asset → virtual environment that stands for it
     storage: Mapping[str, str]  # account → connection string
     storage_identities: frozenset[str]  # ARM ids, in lower case, of identities that may read and write the accounts
-    identity_header: str  # secret with which an app asks App Service for tokens
+    identity_header: str  # secret with which an app requests tokens from App Service
     delays: Delays
     node_idle_s: float | None  # overrides every compute's own setting
     environment_build_s: float
@@ -45,12 +45,12 @@ class Settings:
     cancel_grace_s: float
     events_endpoint: str | None
     topic_key: str | None
-    fault: NamedFault | None  # of every job
+    fault: NamedFault | None  # the fault of every job
     log_addresses: LogAddresses
     log_readers: frozenset[str]  # client ids of identities that may read the workspace's storage
-    storage_writers: frozenset[str]  # and that may write to it
+    storage_writers: frozenset[str]  # client ids of identities that may write to it
     subscription_readers: frozenset[str]  # client ids of identities that may read the region's sizes and quotas
-    mount_seed: int  # of the errors of outputs
+    mount_seed: int  # seed for the errors of outputs
 
 
 def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:

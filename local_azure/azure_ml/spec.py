@@ -1,4 +1,4 @@
-"""A command job as the emulator runs it, read from the properties in a client's PUT."""
+"""A command job to run, read from the properties in a client's PUT."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ANY = re.compile(r"\$\{\{.*?\}\}")
 
 @dataclass(frozen=True, kw_only=True)
 class JobSpec:
-    """What to run, on how many nodes, on which data."""
+    """The command to run, with its nodes and data."""
 
     command: str
     environment_id: str
@@ -32,7 +32,7 @@ class JobSpec:
 
 
 def job_spec(properties: Mapping[str, Any]) -> JobSpec:
-    """Read a job that fits the schema. Raises ServiceError 400 for what the schema cannot express."""
+    """Read a job that fits the schema. Raises ServiceError 400 for violations that the schema cannot express."""
     inputs, outputs = _members(properties, "inputs"), _members(properties, "outputs")
     _check_placeholders(properties["command"], inputs, outputs)
     _check_variables(_members(properties, "environmentVariables"))
@@ -95,7 +95,7 @@ def _timeout_s(properties: Mapping[str, Any]) -> float | None:
 
 
 def _check_variables(variables: Mapping[str, str]) -> None:
-    """Refuse what only the emulator may say of its nodes; on the service nothing may say it."""
+    """Refuse variables that only the emulator may set, and that no job may set in the service either."""
     taken = sorted(name for name in variables if name.startswith(SIMULATED))
     if taken:
         raise ServiceError(
@@ -112,13 +112,13 @@ def _check_placeholders(command: str, inputs: Mapping[str, Any], outputs: Mappin
 
 
 def expand(command: str, inputs: Mapping[str, str], outputs: Mapping[str, str]) -> str:
-    """Replace every placeholder by its value. Raises KeyError with the first one that has none."""
+    """Replace every placeholder by its value. Raises KeyError with the first placeholder that has no value."""
     values = {"inputs": inputs, "outputs": outputs}
     return _PLACEHOLDER.sub(lambda match: values[match[1]][match[2]], command)
 
 
 def unknown_placeholders(command: str, inputs: set[str], outputs: set[str]) -> list[str]:
-    """Return the placeholders of `command` that are no input or output of the job, in order."""
+    """Return the placeholders of `command` that are neither an input nor an output of the job, in order."""
     known = {"inputs": inputs, "outputs": outputs}
     unknown = []
     for match in _ANY.finditer(command):

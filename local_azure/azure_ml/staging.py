@@ -17,7 +17,7 @@ from local_azure.azure_ml.service import JobFailure
 from local_azure.azure_ml.spec import JobSpec, expand
 from local_azure.azure_ml.storage import BlobLocation, Catalogue, Storage, output_uri, resolve
 
-_ALIAS_NOTE = "alias"  # file that names the alias, so that the next start can remove it
+_ALIAS_NOTE = "alias"  # file with the alias, so that the next start can remove it
 
 logger = logging.getLogger(__name__)
 _ALWAYS_FOLDERS = ("uri_folder", "mltable")  # a model may be a folder or a file
@@ -28,8 +28,8 @@ FileState = tuple[int, int]  # modification time in ns, size in bytes
 class RunDirectory:
     """Paths of one run. `alias` is a short path without blanks that links to `root`.
 
-    Commands name their paths unquoted, and a socket's path below TMPDIR may have 107 characters at most; the state
-    directory may have blanks and any depth.
+    The alias is necessary because commands have unquoted paths, and a socket's path below TMPDIR may have at most
+    107 characters, but the state directory may have blanks and any depth.
     """
 
     root: Path
@@ -47,7 +47,7 @@ class RunDirectory:
 
     @classmethod
     def reopen(cls, root: Path) -> RunDirectory | None:
-        """Return the directory of a run whose emulator was killed; None if it had none yet."""
+        """Return the directory of a run whose emulator was killed; None if it does not exist."""
         note = root / _ALIAS_NOTE
         return cls(root=root, alias=Path(note.read_text())) if note.exists() else None
 
@@ -62,7 +62,7 @@ class RunDirectory:
         return self.root / "logs" / "system_logs" / "launcher.txt"
 
     def remove_data(self) -> None:
-        """Remove everything but the logs."""
+        """Remove everything except the logs."""
         for name in ("wd", "inputs", "outputs", "mount", "tmp"):
             shutil.rmtree(self.root / name, ignore_errors=True)
         shutil.rmtree(self.alias.parent, ignore_errors=True)
@@ -82,7 +82,7 @@ class Staged:
 
 @dataclass(frozen=True, kw_only=True)
 class Stager:
-    """Copies what a run needs into its directory. Every step raises JobFailure for what is missing."""
+    """Copies a run's code and data into its directory. Every step raises JobFailure if something is missing."""
 
     run_name: str
     directory: RunDirectory
@@ -129,7 +129,7 @@ def _aliased(path: Path, directory: RunDirectory) -> str:
 
 
 def inside(root: Path, relative: str) -> Path:
-    """Return the path of a blob below `root`. Raises JobFailure for a name that leads outside of it."""
+    """Return the path of a blob below `root`. Raises JobFailure if the path is outside of `root`."""
     path = (root / relative).resolve()
     if not path.is_relative_to(root.resolve()):
         raise JobFailure(f"The blob name {relative!r} leads outside of the folder that is mounted.")
@@ -137,7 +137,7 @@ def inside(root: Path, relative: str) -> Path:
 
 
 def download_folder(storage: Storage, location: BlobLocation, root: Path) -> int:
-    """Download every blob below `location` to `root`; return their number."""
+    """Download all blobs below `location` to `root`; return their number."""
     root.mkdir(parents=True, exist_ok=True)
     count = 0
     for relative in storage.names_below(location):
@@ -150,7 +150,7 @@ def download_folder(storage: Storage, location: BlobLocation, root: Path) -> int
 def mount_input(storage: Storage, name: str, kind: str, location: BlobLocation, root: Path) -> Path:
     """Download an input of a job, read-only; return the path for the command.
 
-    Raises JobFailure if there is nothing at the location, as the service's mount does.
+    Raises JobFailure if the location is empty, like the service's mount.
     """
     path = root
     if kind == "uri_file" or not download_folder(storage, location, root):
@@ -176,7 +176,7 @@ def _missing_input(name: str, location: BlobLocation) -> JobFailure:
 
 @dataclass(kw_only=True)
 class OutputMount:
-    """An output of a job: a folder, or a file, whose changes go to storage (rw_mount)."""
+    """An output of a job: a folder or file whose changes are written to storage (rw_mount)."""
 
     name: str
     location: BlobLocation
@@ -186,11 +186,11 @@ class OutputMount:
 
     @classmethod
     def open(cls, storage: Storage, name: str, kind: str, location: BlobLocation, root: Path) -> OutputMount:
-        """Mount an output; blobs that exist already are downloaded first."""
+        """Mount an output. Existing blobs are downloaded first."""
         mount = cls(name=name, location=location, root=root, is_file=kind == "uri_file", _seen={})
         root.mkdir(parents=True, exist_ok=True)
         if mount.is_file:
-            with contextlib.suppress(ResourceNotFoundError):  # the job will write it
+            with contextlib.suppress(ResourceNotFoundError):  # The job will write it.
                 storage.download(location, mount.path)
         else:
             download_folder(storage, location, root)
@@ -204,16 +204,16 @@ class OutputMount:
         return self.root / self.location.path.rpartition("/")[2] if self.is_file else self.root
 
     def write_through(self, storage: Storage) -> None:
-        """Upload what has changed since the last time, oldest first, and delete what the job deleted.
+        """Upload changed files since the last call, oldest first, and delete files that the job deleted.
 
-        A pointer to a file is written after the file; in this order storage never holds a pointer without its file.
+        A job writes a pointer after the file that it names. In this order, storage has no pointer without its file.
         """
         states = dict(self._states())
         changed = [relative for relative, state in states.items() if self._seen.get(relative) != state]
         for relative in sorted(changed, key=lambda relative: states[relative]):
             self._upload(storage, relative)
         for relative in self._seen.keys() - states.keys():
-            with contextlib.suppress(ResourceNotFoundError):  # it is gone already
+            with contextlib.suppress(ResourceNotFoundError):  # already deleted
                 storage.blob(self._blob(relative)).delete_blob()
         self._seen = states
 
@@ -229,7 +229,7 @@ class OutputMount:
 
     def _states(self) -> Iterator[tuple[str, FileState]]:
         for file in _files(self.root):
-            with contextlib.suppress(FileNotFoundError):  # renamed or removed meanwhile
+            with contextlib.suppress(FileNotFoundError):  # renamed or removed in the meantime
                 status = file.stat()
                 yield file.relative_to(self.root).as_posix(), (status.st_mtime_ns, status.st_size)
 

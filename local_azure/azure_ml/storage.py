@@ -1,4 +1,4 @@
-"""Blobs of a workspace: where the URIs of jobs' data point, how blobs are read and written, and copies of logs."""
+"""Blobs of a workspace: resolve the URIs of jobs' data, read and write blobs, and copy logs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from local_azure.azure_ml.workspace import Store, datastore_document
 SAS_LIFETIME = dt.timedelta(days=1)
 
 CONTAINER = "azureml"
-_BLOCK_BYTES = 4 << 20  # the largest append that every API version takes
+_BLOCK_BYTES = 4 << 20  # the largest append that every API version accepts
 
 _DATASTORE_FULL = re.compile(
     r"azureml://subscriptions/(?P<subscription>[^/]+)/resourcegroups/(?P<group>[^/]+)"
@@ -71,7 +71,7 @@ class Storage:
 
     @property
     def workspace_account(self) -> str:
-        """Account that holds code, logs and default outputs."""
+        """Account with code, logs and default outputs."""
         return next(iter(self._services))
 
     def container(self, location: BlobLocation) -> ContainerClient:
@@ -87,12 +87,12 @@ class Storage:
         return service.get_container_client(location.container)
 
     def writable_container(self, location: BlobLocation) -> ContainerClient:
-        """Return the location's container, which is created where it does not exist."""
+        """Return the location's container, and create it if it does not exist."""
         client = self.container(location)
         key = (location.account, location.container)
         with self._lock:
             if key not in self._ensured:
-                with contextlib.suppress(ResourceExistsError):  # it exists already
+                with contextlib.suppress(ResourceExistsError):  # already exists
                     client.create_container()
                 self._ensured.add(key)
         return client
@@ -114,7 +114,7 @@ class Storage:
 
     def download(self, location: BlobLocation, target: Path) -> None:
         """Write one blob to `target`. Raises ResourceNotFoundError if there is none."""
-        stream = self.blob(location).download_blob(max_concurrency=2)  # before there is a file: it may not exist
+        stream = self.blob(location).download_blob(max_concurrency=2)  # fails before the file is created
         target.parent.mkdir(parents=True, exist_ok=True)
         with target.open("wb") as file:
             stream.readinto(file)
@@ -165,15 +165,15 @@ NO_ACCESS = (
     "sources StreamError(PermissionDenied(None)). Error Message: Authentication failed when trying to access the "
     "stream. Make sure you have correct permissions set up."
 )
-"""In the words of https://github.com/Azure/azureml-examples/issues/2994."""
+"""Text from https://github.com/Azure/azureml-examples/issues/2994."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Catalogue:
-    """What a URI may refer to in a workspace: datastores, outputs of earlier jobs, and data assets.
+    """Look-ups for the URIs in a workspace: datastores, outputs of earlier jobs, and data assets.
 
     `datastore(name)` returns the root of a datastore, `job_output(job, output)` the URI of an output, and `data(id)`
-    that of a data asset; each raises JobFailure if there is none.
+    the URI of a data asset. Each raises JobFailure if there is none.
     """
 
     datastore: Callable[[str], BlobLocation]
@@ -216,7 +216,7 @@ def catalogue(
 
 
 def output_uri(run_name: str, output: str, definition: Mapping[str, str | None]) -> str:
-    """Return where an output goes: the job's URI with ${{name}} replaced, or the workspace's default."""
+    """Return the URI of an output: the job's URI with ${{name}} replaced, or the workspace's default."""
     uri = definition.get("uri") or "azureml://datastores/workspaceblobstore/paths/azureml/${{name}}/${{output_name}}/"
     return uri.replace("${{name}}", run_name).replace("${{output_name}}", output)
 
@@ -248,7 +248,7 @@ def _below(root: BlobLocation, path: str | None) -> BlobLocation:
 def _from_url(url: str) -> BlobLocation:
     """Locate a blob by https://ACCOUNT.blob.…/CONTAINER/PATH or, as emulators do, http://HOST:PORT/ACCOUNT/….
 
-    The host shows which of the two it is: an emulator is addressed by IP address or as localhost.
+    The host distinguishes the two forms: an emulator is addressed by IP address or as localhost.
     """
     parts = urlsplit(url)
     host = parts.hostname or ""
@@ -264,7 +264,7 @@ def _from_url(url: str) -> BlobLocation:
 
 
 def log_location(storage: Storage, run_name: str, log_file: str) -> BlobLocation:
-    """Return the blob of a log file, where Azure ML keeps it."""
+    """Return the blob of a log file, with Azure ML's path."""
     path = f"ExperimentRun/dcid.{run_name}/{log_file}"
     return BlobLocation(account=storage.workspace_account, container=CONTAINER, path=path)
 
@@ -279,11 +279,11 @@ class LogMirror:
     _sent_bytes: dict[str, int] = field(default_factory=dict)
 
     def names(self) -> list[str]:
-        """Log files that have a blob, in order."""
+        """Names of the log files that have a blob, in order."""
         return sorted(self._sent_bytes)
 
     def send_new(self) -> None:
-        """Append what the files have gained since the last call."""
+        """Append the new content of the files since the last call."""
         for file in sorted(self.root.rglob("*.txt")):
             self._send(file, file.relative_to(self.root).as_posix())
 

@@ -37,7 +37,7 @@ CREATE TABLE IF NOT EXISTS documents (
 
 
 class Store:
-    """Documents of a kind by path; paths compare without case, as ARM ids do. Safe between threads."""
+    """Documents of a kind by path; thread-safe. Paths compare without case, like ARM ids."""
 
     def __init__(self, file: Path) -> None:
         self._lock = threading.Lock()

@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     line = "%(asctime)s.%(msecs)03d %(levelname)-7s %(name)s: %(message)s"
     make_logging_safe()
     logging.basicConfig(level=logging.INFO, stream=sys.stdout, format=line, datefmt="%H:%M:%S")
-    logging.getLogger("azure").setLevel(logging.WARNING)  # it logs every request at INFO
+    logging.getLogger("azure").setLevel(logging.WARNING)  # It logs every request at INFO.
     try:
         asyncio.run(serve(load_config(options.config.resolve()), options.port, os.environ))
     except (ConfigurationError, PortError, StorageConnectionError) as error:
@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 async def serve(config: Config, port: int, settings: Mapping[str, str]) -> None:
-    """Follow storage, take events and deliver them until SIGTERM or SIGINT."""
+    """Follow storage, accept events and deliver them until SIGTERM or SIGINT."""
     stop = stop_on_signals()
     following: list[asyncio.Task[None]] = []
     async with AsyncExitStack() as resources:

@@ -1,4 +1,4 @@
-"""Topics and subscriptions: events are stored, pass the topic's faults, and are delivered, with retries."""
+"""Topics and subscriptions: store events, apply the topic's faults, and deliver with retries."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ log = logging.getLogger("event_grid")
 
 SAVE_EVERY_S = 0.1
 DELIVERIES_AT_ONCE = 8
-"""First attempts of one subscription; retries come on top."""
+"""Maximum concurrent first attempts of one subscription, in addition to retries."""
 HANDSHAKE_PAUSES_S = (0.2, 0.5, 1.0, 2.0, 5.0)
-"""Pauses between handshakes, as the endpoint may start later. Event Grid itself would refuse the subscription."""
+"""Pauses between handshakes, because the endpoint may start later. Event Grid would refuse the subscription."""
 
 
 @dataclass(kw_only=True)
@@ -50,11 +50,11 @@ class Topic:
 
     @property
     def resource_id(self) -> str:
-        """The ``topic`` member of events that were published without one."""
+        """The ``topic`` member of events that are published without one."""
         return f"{RESOURCE_GROUP_ID}/providers/Microsoft.EventGrid/topics/{self.name}"
 
     def publish(self, event: Event) -> None:
-        """Store the event and pass it on as the faults allow."""
+        """Store the event, and pass it on according to the faults."""
         moment = datetime.now(UTC)
         event = replace(event, published_at=moment)
         seq = self.journal.append({"time": moment.isoformat(), "schema": event.schema, "event": event.body})
@@ -79,7 +79,7 @@ class Topic:
         return len(released)
 
     def resume(self) -> None:
-        """Deliver what a subscription had not finished when the emulator ended."""
+        """Deliver the events that a subscription had not finished when the emulator ended."""
         for subscription in self.subscriptions:
             unfinished = set(subscription.cursor.unfinished)
             first = min(unfinished, default=subscription.cursor.seen + 1)
@@ -98,12 +98,12 @@ class Topic:
 
 @dataclass(kw_only=True)
 class Broker:
-    """All topics; ``async with`` delivers."""
+    """All topics; they deliver within ``async with``."""
 
     topics: dict[str, Topic]
     subscriptions: dict[str, Subscription]
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
-    """While the broker runs: one per subscription, and one that saves the cursors."""
+    """Tasks while the broker runs: one per subscription, and one that saves the cursors."""
 
     async def __aenter__(self) -> Self:
         for topic in self.topics.values():
@@ -168,7 +168,7 @@ def _journal(path: Path, resources: AsyncExitStack) -> Journal:
 async def _queue_service(
     config: Config, settings: Mapping[str, str], resources: AsyncExitStack
 ) -> QueueServiceClient | None:
-    """Return a client; None if no subscription has a queue, and thus no storage account is needed."""
+    """Return a client; None if no subscription has a queue, so that no storage account is needed."""
     if not any(one.queue for one in config.subscriptions):
         return None
     service = storage_connection(config.queue_connection_env, settings).queue_service()
@@ -178,7 +178,7 @@ async def _queue_service(
 async def _dead_letter_containers(
     config: Config, settings: Mapping[str, str], resources: AsyncExitStack
 ) -> dict[str, DeadLetterContainer]:
-    """Return the containers by subscription; without any, no storage account is needed."""
+    """Return the containers by subscription. If there are none, no storage account is needed."""
     named = {one.name: one.dead_letter_container for one in config.subscriptions if one.dead_letter_container}
     if not named:
         return {}
@@ -198,7 +198,7 @@ def _target(config: SubscriptionConfig, queues: QueueServiceClient | None, sessi
 
 @dataclass(kw_only=True)
 class Subscription:
-    """Takes events, and delivers them while `run` runs."""
+    """Accepts events, and delivers them while `run` runs."""
 
     config: SubscriptionConfig
     target: Target
@@ -208,28 +208,28 @@ class Subscription:
     dead_letter_container: DeadLetterContainer | None = None
     """Destination of dead letters; None if the subscription has none."""
     ready: bool = False
-    """Whether the target is ready: a webhook after its handshake, a queue once it exists."""
+    """Whether the target is ready: a webhook has made its handshake, a queue exists."""
     delivered: int = 0
     failed_attempts: int = 0
     last_error: str = ""
     _waiting: asyncio.Queue[tuple[float, Admitted]] = field(default_factory=asyncio.Queue)
-    """Each with its earliest time of delivery on the monotonic clock."""
+    """Events with their earliest time of delivery on the monotonic clock."""
     _retries: set[asyncio.Task[None]] = field(default_factory=set)
 
     def expect(self, seq: int, event: Event) -> None:
-        """Record that `event` is to be delivered, so that a restart delivers it."""
+        """Record that `event` must be delivered, so that a restart delivers it."""
         if matches(event, self.config):
             self.cursor.begin(seq)
         else:
             self.cursor.skip(seq)
 
     def offer(self, admitted: Admitted) -> None:
-        """Take the event for delivery if the filters accept it."""
+        """Queue the event for delivery if the filters accept it."""
         if matches(admitted.event, self.config):
             self._waiting.put_nowait((time.monotonic() + admitted.delay_s, admitted))
 
     async def run(self) -> None:
-        """Deliver until cancelled: several events at once, in no order, as Event Grid does."""
+        """Deliver until cancelled: several events at once and in no order, like Event Grid."""
         await self._prepare()
         await asyncio.gather(*(self._keep_delivering() for _ in range(DELIVERIES_AT_ONCE)))
 
@@ -256,7 +256,7 @@ class Subscription:
         return {
             "name": self.config.name,
             "topic": self.config.topic,
-            "target": self.config.queue or self.config.webhook.partition("?")[0],  # the query may hold a key
+            "target": self.config.queue or self.config.webhook.partition("?")[0],  # The query may contain a key.
             "ready": self.ready,
             "delivered": self.delivered,
             "pending": len(self.cursor.unfinished),

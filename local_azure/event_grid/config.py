@@ -12,13 +12,13 @@ from urllib.parse import urlsplit
 
 MAX_FILE_BYTES = 1 << 20
 STORAGE_TOPIC = "storage"
-"""The topic to which the writes of the storage account go."""
+"""The topic that receives the writes of the storage account."""
 
 DEFAULT_RETRY_SCHEDULE_S = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
-"""Pauses before each attempt. Event Grid's own are 10 s to 12 h: too long for a person who waits."""
+"""Pauses before each attempt. Event Grid's pauses, 10 s to 12 h, are too long for a person who waits."""
 
 DEFAULT_MESSAGE_TTL_S = 7 * 24 * 3600
-"""What a subscription to a queue gets that states no ``queueMessageTimeToLiveInSeconds``."""
+"""Default of ``queueMessageTimeToLiveInSeconds`` for subscriptions to queues."""
 MAX_FILTERS, MAX_FILTER_VALUES = 25, 25
 """Event Grid's limits for one subscription, and for all filters of it together."""
 OPERATORS = ("StringIn", "StringContains")
@@ -29,7 +29,7 @@ _NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}", re.IGNORECASE)
 
 
 class ConfigurationError(Exception):
-    """The configuration file has a field that is missing or cannot be used; the message names it."""
+    """A field of the configuration file is missing or wrong; the message names it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,13 +44,13 @@ class StorageConfig:
 
     @property
     def resource_id(self) -> str:
-        """The account's resource id, which the events have as their topic."""
+        """The account's resource id, which is the topic of the events."""
         return f"{RESOURCE_GROUP_ID}/providers/Microsoft.Storage/storageAccounts/{self.account}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class AdvancedFilter:
-    """One of a subscription's ``advancedFilters``: a member of the event has, or contains, one of some texts.
+    """One of a subscription's ``advancedFilters``: a member of the event must equal, or contain, one of some texts.
 
     Source: https://learn.microsoft.com/azure/event-grid/event-filtering.
     """
@@ -64,30 +64,30 @@ class AdvancedFilter:
 
 @dataclass(frozen=True, kw_only=True)
 class SubscriptionConfig:
-    """Which events of a topic go where."""
+    """A subscription: its topic, filters and target."""
 
     name: str
     topic: str
     included_event_types: frozenset[str] = frozenset()
-    """Empty for all."""
+    """Event types; empty for all."""
     subject_begins_with: str = ""
     subject_ends_with: str = ""
     advanced_filters: tuple[AdvancedFilter, ...] = ()
-    """All of them must accept an event."""
+    """Filters, all of which must accept an event."""
     queue: str = ""
     """A storage queue's name; empty if there is a webhook."""
     message_ttl_s: int = DEFAULT_MESSAGE_TTL_S
-    """After this time the queue drops a message; -1 for never."""
+    """Time after which the queue drops a message; -1 for never."""
     webhook: str = ""
     """A URL; empty if there is a queue."""
     cloud_events: bool = False
-    """Whether the webhook is validated as CloudEvents prescribe (OPTIONS)."""
+    """Whether the webhook is validated as CloudEvents specifies (OPTIONS)."""
     retry_schedule_s: tuple[float, ...] = DEFAULT_RETRY_SCHEDULE_S
     dead_letter_container: str = ""
-    """A container in the queues' account; without one, undeliverable events are only in the journal, for tests."""
+    """A container in the queues' account; without it, undeliverable events are only in the journal, for tests."""
 
     def as_arm(self) -> dict[str, Any]:
-        """Return the ``properties`` of the subscription as Azure Resource Manager shows them."""
+        """Return the ``properties`` of the subscription in the format of Azure Resource Manager."""
         ttl = {"queueName": self.queue, "queueMessageTimeToLiveInSeconds": self.message_ttl_s}
         dead = {"deadLetterDestination": {"properties": {"blobContainerName": self.dead_letter_container}}}
         filters = [
@@ -113,11 +113,11 @@ class Config:
     """The whole configuration."""
 
     folder: Path
-    """Folder of the file; the emulator keeps its state there too."""
+    """Folder of the file, in which the emulator also stores its state."""
     topics: tuple[str, ...]
     subscriptions: tuple[SubscriptionConfig, ...]
     queue_connection_env: str
-    """The setting with the connection of the account that holds the subscriptions' queues and dead letters."""
+    """The setting with the connection of the account for the subscriptions' queues and dead letters."""
     storage: StorageConfig | None = field(default=None)
     """None if no storage account raises events."""
 

@@ -1,4 +1,4 @@
-"""Events in both schemas: parsing what is published, and matching it with subscriptions."""
+"""Events in both schemas: parse published events, and match them with subscriptions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from local_azure.event_grid.config import AdvancedFilter, SubscriptionConfig
 Schema = Literal["event_grid", "cloud_events"]
 
 MAX_BODY_BYTES = 1 << 20
-"""Largest publish request, and largest event: https://learn.microsoft.com/azure/event-grid/quotas-limits."""
+"""Maximum size of a publish request and of an event: https://learn.microsoft.com/azure/event-grid/quotas-limits."""
 
 _REQUIRED = {
     "event_grid": ("id", "subject", "eventType", "eventTime", "dataVersion"),
@@ -21,21 +21,21 @@ _REQUIRED = {
 
 
 class InvalidEventError(ValueError):
-    """A published body is no array of events; the message says what is wrong with which one."""
+    """A published body is not an array of valid events; the message names the event and the problem."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Event:
-    """One event as it is delivered."""
+    """One event, as delivered."""
 
     schema: Schema
     body: dict[str, Any]
     published_at: datetime | None = None
-    """When a topic accepted it; None before."""
+    """When a topic accepted the event; None before that."""
 
     @property
     def type(self) -> str:
-        """Such as ``Microsoft.Storage.BlobCreated``."""
+        """Type such as ``Microsoft.Storage.BlobCreated``."""
         return str(self.body["eventType" if self.schema == "event_grid" else "type"])
 
     @property
@@ -67,7 +67,7 @@ def parse_events(content_type: str, body: bytes, topic_id: str) -> list[Event]:
 
 
 def matches(event: Event, subscription: SubscriptionConfig) -> bool:
-    """Return whether the subscription's filters accept the event; case does not matter, as in Event Grid."""
+    """Whether the subscription's filters accept the event. Case does not matter, as in Event Grid."""
     types = {one.lower() for one in subscription.included_event_types}
     subject = event.subject.lower()
     return (
@@ -79,7 +79,7 @@ def matches(event: Event, subscription: SubscriptionConfig) -> bool:
 
 
 def _accepts(one: AdvancedFilter, event: Event) -> bool:
-    """Whether an advanced filter accepts the event; it does not where the member is absent or no text."""
+    """Whether an advanced filter accepts the event; not if the member is missing or is not a text."""
     data = event.body.get("data")
     member = data.get(one.key.removeprefix("data.")) if isinstance(data, dict) else None
     text = event.subject if one.key == "subject" else member
@@ -90,7 +90,7 @@ def _accepts(one: AdvancedFilter, event: Event) -> bool:
 
 
 def event_time(moment: datetime) -> str:
-    """Return a moment as Event Grid writes it: seven decimals, Z."""
+    """Return a time in Event Grid's format, with seven decimals and Z."""
     return moment.strftime("%Y-%m-%dT%H:%M:%S.%f0Z")
 
 

@@ -1,4 +1,4 @@
-"""Scripted faults: lost, doubled, late and reordered deliveries."""
+"""Scripted faults: lost, duplicate, late and reordered deliveries."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MAX_DELAY_S = 3600.0
 
 @dataclass(frozen=True, kw_only=True)
 class FaultPlan:
-    """Faults of one topic's deliveries. The default has none."""
+    """Faults of one topic's deliveries, by default none."""
 
     drop: bool = False
     """Lose every event."""
@@ -29,21 +29,21 @@ class FaultPlan:
     order: Order = "forward"
     """Order in which held events are delivered."""
     hold_until: int = 0
-    """Hold events until there are this many, then deliver all. 0 with an order other than forward: until released."""
+    """Hold this many events, then deliver all. If 0 and ``order`` is not forward, hold events until a release."""
     delay_s: float = 0.0
     """Delay of each delivery."""
     duplicate_fraction: float = 0.0
-    """Deliver this share of the events once more than ``deliveries``."""
+    """Deliver this share of the events one more time than ``deliveries``."""
     late_fraction: float = 0.0
     """Hold this share of the events until the faults end."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Admitted:
-    """An event on its way to the subscriptions, perhaps delayed or in several copies."""
+    """An event for the subscriptions, which may be delayed or have several copies."""
 
     seq: int
-    """Its number in the topic's journal."""
+    """The event's number in the topic's journal."""
     event: Event
     copies: int = 1
     delay_s: float = 0.0
@@ -62,7 +62,7 @@ class FaultGate:
     _random: random.Random = field(default_factory=lambda: random.Random(0))  # noqa: S311 (faults, not secrets)
 
     def set_plan(self, plan: FaultPlan) -> None:
-        """Follow `plan` from the next event on."""
+        """Apply `plan` from the next event on."""
         self.plan = plan
         self._random = random.Random(plan.seed)  # noqa: S311 (faults, not secrets)
 
@@ -73,7 +73,7 @@ class FaultGate:
         return lost
 
     def admit(self, seq: int, event: Event) -> list[Admitted]:
-        """Return what goes to the subscriptions now that `event` has arrived: nothing, it, or all that was held."""
+        """Accept `event`, and return the events to deliver now: none, this one, or all held ones."""
         admitted = Admitted(seq=seq, event=event, copies=self._copies(), delay_s=self.plan.delay_s)
         if self._random.random() < self.plan.late_fraction:
             self.late.append(admitted)
@@ -86,7 +86,7 @@ class FaultGate:
         return self.release() if full or len(self.held) >= MAX_HELD else []
 
     def end(self) -> list[Admitted]:
-        """End the faults and return everything that is held or late."""
+        """End the faults, and return all held or late events."""
         late, self.late = self.late, []
         released = self.release()
         self.plan = FaultPlan()
@@ -98,7 +98,7 @@ class FaultGate:
         return self.plan.deliveries + doubled
 
     def release(self) -> list[Admitted]:
-        """Return everything that is held, in the plan's order; late events stay."""
+        """Return all held events in the plan's order; late events stay."""
         released, self.held = self.held, []
         if self.plan.order == "reverse":
             released.reverse()
@@ -107,7 +107,7 @@ class FaultGate:
         return released
 
     def describe(self) -> dict[str, Any]:
-        """Return the plan and what it has done so far."""
+        """Return the plan and its effects so far."""
         did = {"dropped": self.dropped, "duplicated": self.duplicated, "late": self.late_in_all}
         return {**asdict(self.plan), **did, "held": len(self.held)}
 

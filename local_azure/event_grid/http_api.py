@@ -1,4 +1,4 @@
-"""The emulator's HTTP interface: publishing, what was received, faults, and webhooks that store their requests."""
+"""The emulator's HTTP API: publishing, received events, faults, and webhooks that store their requests."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class EventGridApi:
     broker: Broker
     webhooks: Webhooks
     topic_key: str
-    """Key that publishers must present; empty where anyone may publish."""
+    """Key that publishers must present; empty if anyone may publish."""
 
     def application(self) -> web.Application:
         """Return the application with all paths."""
@@ -130,7 +130,7 @@ class EventGridApi:
 
 @web.middleware
 async def _errors_as_json(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Answer errors in the shape in which Azure's clients read them."""
+    """Answer errors in the format that Azure's clients read."""
     try:
         return await handler(request)
     except web.HTTPRequestEntityTooLarge:
@@ -157,15 +157,15 @@ def _validation_code(body: str) -> str:
 
 @dataclass(kw_only=True)
 class Webhook:
-    """A stand-in for Teams, Slack or a user's own endpoint; it stores the requests that it receives."""
+    """A stand-in for Teams, Slack or a user's own endpoint, which stores the requests that it receives."""
 
     journal: Journal
     bad_status: int = 0
     bad_times: int = 0
-    """How many more requests get `bad_status`."""
+    """Number of further requests that get `bad_status`."""
 
     def receive(self, headers: dict[str, str], body: str) -> int:
-        """Store the request and return the status to answer with."""
+        """Store the request, and return the status of the answer."""
         status = 200
         if self.bad_times:
             self.bad_times -= 1
@@ -190,11 +190,11 @@ class Webhooks:
 
     folder: Path
     on_close: Callable[[Callable[[], None]], object]
-    """Registers what must be called when the emulator ends."""
+    """Registers functions to call when the emulator ends."""
     _by_name: dict[str, Webhook] = field(default_factory=dict)
 
     def get(self, name: str) -> Webhook:
-        """Return the webhook called `name`. Raises ValueError for a bad name and where there are too many."""
+        """Return the webhook called `name`. Raises ValueError for a bad name, or if there are too many webhooks."""
         if name in self._by_name:
             return self._by_name[name]
         if not _NAME.fullmatch(name) or len(self._by_name) >= MAX_WEBHOOKS:
@@ -206,7 +206,7 @@ class Webhooks:
 
 
 def may_publish(headers: Mapping[str, str], key: str, now: datetime) -> bool:
-    """Return whether `headers` carry `key`, or a signature that is valid at `now`; without a key anyone may."""
+    """Whether `headers` have the key, or a signature that is valid at `now`; without a key anyone may publish."""
     if not key:
         return True
     presented = headers.get("aeg-sas-key", "")
@@ -217,7 +217,7 @@ def may_publish(headers: Mapping[str, str], key: str, now: datetime) -> bool:
 
 
 def _signed(token: str, key: str, now: datetime) -> bool:
-    """Check ``r={resource}&e={expiry}&s={signature}``, as `azure.eventgrid.generate_sas` makes it."""
+    """Check ``r={resource}&e={expiry}&s={signature}``, the format of `azure.eventgrid.generate_sas`."""
     unsigned, separator, signature = token.rpartition("&s=")
     if not separator:
         return False

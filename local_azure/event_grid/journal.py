@@ -1,4 +1,4 @@
-"""State that survives a restart: numbered entries, and what a subscription must still deliver."""
+"""State that survives a restart: numbered entries, and the events that a subscription must still deliver."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DEFAULT_LIMIT = 20_000
 
 
 class Journal:
-    """An append-only list in a file of JSON lines; each entry gets a `seq` that rises by one."""
+    """An append-only list in a file of JSON lines. Each entry gets a `seq`, which increases by one."""
 
     def __init__(self, path: Path, *, limit: int = DEFAULT_LIMIT) -> None:
         self._path = path
@@ -21,7 +21,7 @@ class Journal:
         self.last_seq: int = self._entries[-1]["seq"] if self._entries else 0
         """Number of the newest entry; 0 before the first."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        # Without the entries beyond the limit, and without a last line that was cut off.
+        # omits entries beyond the limit, and an incomplete last line
         replace_file(path, "".join(json.dumps(entry) + "\n" for entry in self._entries))
         self._file = path.open("a", encoding="utf-8")
 
@@ -48,19 +48,19 @@ def _read(path: Path) -> Iterator[dict[str, Any]]:
         return
     with path.open(encoding="utf-8") as lines:
         for line in lines:
-            if line.endswith("\n"):  # a last line without an end was cut off by a kill: it was never acknowledged
+            if line.endswith("\n"):  # A kill cut off a last line without an end, so that it was never acknowledged.
                 yield json.loads(line)
 
 
 class Cursor:
-    """The number of the last event seen, and the earlier ones that are not delivered yet.
+    """The number of the last event seen, and of earlier events that are not delivered yet.
 
-    `save` writes the changes. What happened between the last save and a kill is delivered again: at least once, as
-    from Event Grid.
+    `save` writes the changes. Events between the last save and a kill are delivered again: delivery is at least once,
+    as in Event Grid.
     """
 
     def __init__(self, path: Path, *, newest: int) -> None:
-        """A new cursor starts after the topic's ``newest`` event."""
+        """Start after the topic's ``newest`` event if the cursor is new."""
         self._path = path
         self._changed = not path.is_file()
         saved = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
@@ -74,7 +74,7 @@ class Cursor:
         self._changed = True
 
     def skip(self, seq: int) -> None:
-        """Record that `seq` is not for this subscription."""
+        """Record that this subscription does not deliver `seq`."""
         self.seen = max(self.seen, seq)
         self._changed = True
 
@@ -93,7 +93,7 @@ class Cursor:
 
 
 def replace_file(path: Path, text: str) -> None:
-    """Write a file whole or not at all."""
+    """Write a file atomically."""
     fresh = path.with_suffix(".new")
     fresh.write_text(text, encoding="utf-8")
     fresh.replace(path)

@@ -1,4 +1,4 @@
-"""Blob events made of the writes in Azurite's access log, one event for each write."""
+"""Blob events from the writes in Azurite's access log, one event for each write."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ log = logging.getLogger("event_grid")
 POLL_S = 0.05
 WRITES_AT_ONCE = 16
 MAX_READ_BYTES = 1 << 18
-"""Read at once: about two thousand lines of an access log."""
+"""Maximum bytes per read: about two thousand lines of an access log."""
 _MARK_BYTES = 200
 
 Api = Literal["PutBlob", "PutBlockList", "CopyBlob", "DeleteBlob"]
@@ -39,16 +39,16 @@ _CREATED, _ACCEPTED = "201", "202"
 
 @dataclass(frozen=True, kw_only=True)
 class SourceState:
-    """State for the next start."""
+    """The state for the next start."""
 
     position: Position | None
-    """None before the first start."""
+    """Position in the log; None before the first start."""
     sequence: int
     """The last sequencer used."""
 
 
 def load_state(path: Path) -> SourceState:
-    """Return what was saved, or the state before the first start."""
+    """Return the saved state, or the state before the first start."""
     if not path.is_file():
         return SourceState(position=None, sequence=0)
     content = json.loads(path.read_text(encoding="utf-8"))
@@ -78,7 +78,7 @@ class StorageSource:
             if lines:
                 self._save()
             else:
-                with contextlib.suppress(TimeoutError):  # the time-out is the pause between two reads
+                with contextlib.suppress(TimeoutError):  # The time-out is the pause between two reads.
                     await asyncio.wait_for(self.stopping.wait(), POLL_S)
 
     async def _publish_all(self, writes: list[StorageWrite]) -> None:
@@ -136,7 +136,7 @@ class BlobEventMaker:
         return self._event("Microsoft.Storage.BlobCreated", write, facts, sequence, moment)
 
     def deleted(self, write: StorageWrite, sequence: int, moment: datetime) -> Event:
-        """Return a BlobDeleted event, which says nothing of the deleted content."""
+        """Return a BlobDeleted event, which has no data about the deleted content."""
         facts = {"contentType": "application/octet-stream", "blobType": "BlockBlob"}
         return self._event("Microsoft.Storage.BlobDeleted", write, facts, sequence, moment)
 
@@ -179,7 +179,7 @@ class StorageWrite:
 
     @property
     def encoded_path(self) -> str:
-        """``container/blob`` as it stands in a URL."""
+        """``container/blob``, encoded as in a URL."""
         return f"{self.container}/{quote(self.blob, safe='/~')}"
 
 
@@ -190,7 +190,7 @@ def parse_line(line: str, account: str) -> StorageWrite | None:
         return None
     path, _, query_text = match["target"].partition("?")
     parts = path.split("/", maxsplit=3)
-    # ['', account, container, blob]; less is a request to a container or to the account.
+    # ['', account, container, blob]; requests to a container or the account have fewer parts.
     if len(parts) != 4 or parts[1] != account or not parts[3]:  # noqa: PLR2004 (explained above)
         return None
     api = _api(match["method"], match["status"], parse_qs(query_text, keep_blank_values=True))
@@ -198,7 +198,7 @@ def parse_line(line: str, account: str) -> StorageWrite | None:
 
 
 def _api(method: str, status: str, query: dict[str, list[str]]) -> Api | None:
-    """Return the operation's name, None if it raises no event. SAS and time-out in the query are ignored."""
+    """Return the operation's name, None if it causes no event. SAS and time-out in the query are ignored."""
     operation = query.get("comp", [""])[0]
     if "restype" in query or "snapshot" in query or "versionid" in query:
         return None
@@ -213,25 +213,25 @@ def _api(method: str, status: str, query: dict[str, list[str]]) -> Api | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Position:
-    """How far a file has been read."""
+    """The position in a file up to which it has been read."""
 
     offset: int
-    """Bytes from the start; always the start of a line."""
+    """Offset in bytes, always at the start of a line."""
     mark: str
-    """The last bytes before `offset`, in hexadecimal; while they are unchanged, it is the same file."""
+    """The last bytes before `offset`, in hexadecimal. While they are unchanged, it is the same file."""
 
 
 class LogTail:
-    """Returns complete lines, once each, from a position on: across restarts, truncation and rotation."""
+    """Returns complete lines, once each, from a position on, even across restarts, truncation and rotation."""
 
     def __init__(self, path: Path, position: Position | None) -> None:
-        """Start at `position`; without one at the file's end, or at the start of a file that does not exist yet."""
+        """Start at `position`; without it, at the file's end, or at the start if the file does not exist yet."""
         self._path = path
         self._position = position or _end_of(path)
 
     @property
     def position(self) -> Position:
-        """The position after the lines that were returned last."""
+        """The position after the lines that have been returned."""
         return self._position
 
     def read_lines(self) -> list[str]:
@@ -242,13 +242,13 @@ class LogTail:
             mark = bytes.fromhex(self._position.mark)
             file.seek(max(0, self._position.offset - len(mark)))
             if file.read(len(mark)) != mark:
-                # The file was replaced or emptied: everything in it is new.
+                # The file was replaced or emptied, so that everything in it is new.
                 self._position = Position(offset=0, mark="")
                 file.seek(0)
             chunk = file.read(MAX_READ_BYTES)
         complete = chunk[: chunk.rfind(b"\n") + 1]
         if not complete and len(chunk) == MAX_READ_BYTES:
-            complete = chunk  # no request line is that long; noise must not stop the reader
+            complete = chunk  # No request line is that long, and noise must not stop the reader.
         if not complete:
             return []
         self._advance(mark, complete)

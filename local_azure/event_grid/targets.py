@@ -1,4 +1,4 @@
-"""Targets of deliveries: storage queues, webhooks, and the dead-letter container for what they do not take."""
+"""Targets of deliveries: storage queues, webhooks, and the container for dead letters."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ OUTCOMES = {
     413: "PayloadTooLarge",
     503: "Busy",
 }
-"""HTTP status to the ``lastDeliveryOutcome`` of a dead letter."""
+"""HTTP status → ``lastDeliveryOutcome`` of a dead letter."""
 OTHER_OUTCOME, NO_ANSWER = "GenericError", "TimedOut"
 
 PAUSES_S = (0.5, 1.0, 2.0, 5.0, 10.0)
@@ -48,7 +48,7 @@ PAUSES_S = (0.5, 1.0, 2.0, 5.0, 10.0)
 
 
 class DeliveryFailedError(Exception):
-    """A failed attempt; `final` where a retry would fail too. `status` is that of the answer, if there was one."""
+    """An attempt failed. It is `final` if a retry would fail too; `status` is the answer's, if there was one."""
 
     def __init__(self, reason: str, *, final: bool, status: int | None = None) -> None:
         super().__init__(reason)
@@ -57,7 +57,7 @@ class DeliveryFailedError(Exception):
 
     @property
     def dead_letter_reason(self) -> str:
-        """The ``deadLetterReason`` where this was the last attempt."""
+        """The ``deadLetterReason`` if this was the last attempt."""
         return f"UndeliverableDueToHttp{self.outcome}" if self.final else "MaxDeliveryAttemptsExceeded"
 
 
@@ -65,21 +65,21 @@ class Target(Protocol):
     """Receives deliveries."""
 
     async def prepare(self) -> None:
-        """Prepare the target, as creating a subscription does. Raises DeliveryFailedError."""
+        """Prepare the target, as for a new subscription. Raises DeliveryFailedError."""
 
     async def deliver(self, event: Event, attempt: int) -> None:
         """Make one attempt, counted from 0. Raises DeliveryFailedError."""
 
 
 class QueueTarget:
-    """A storage queue. A message is the base64 of one event's JSON, as Event Grid writes it."""
+    """A storage queue. A message is one event's JSON in base64, as in Event Grid."""
 
     def __init__(self, queue: QueueClient, message_ttl_s: int) -> None:
         self._queue = queue
         self._message_ttl_s = message_ttl_s
 
     async def prepare(self) -> None:
-        """Create the queue where it does not exist."""
+        """Create the queue if it does not exist."""
         try:
             with contextlib.suppress(ResourceExistsError):  # the usual case
                 await self._queue.create_queue()
@@ -99,7 +99,7 @@ class QueueTarget:
 
 
 class WebhookTarget:
-    """An HTTP endpoint that must first answer a handshake."""
+    """An HTTP endpoint, which must first answer a handshake."""
 
     def __init__(self, config: SubscriptionConfig, session: aiohttp.ClientSession) -> None:
         self._config = config
@@ -113,7 +113,7 @@ class WebhookTarget:
             await self._validate()
 
     async def deliver(self, event: Event, attempt: int) -> None:
-        """POST an array of one event, or the cloud event alone."""
+        """POST an array with one event, or a single cloud event."""
         headers = {**self._headers("Notification"), "aeg-delivery-count": str(attempt)}
         if event.schema == "cloud_events":
             headers["Content-Type"] = "application/cloudevents+json; charset=utf-8"
@@ -129,7 +129,7 @@ class WebhookTarget:
     async def _validate(self) -> None:
         code = str(uuid.uuid4())
         status, answer, _ = await self._send("POST", self._headers("SubscriptionValidation"), _validation_event(code))
-        with contextlib.suppress(ValueError, AttributeError):  # no JSON object: not a valid answer
+        with contextlib.suppress(ValueError, AttributeError):  # not a JSON object
             if status == 200 and json.loads(answer).get("validationResponse") == code:  # noqa: PLR2004 (HTTP OK)
                 return
         raise DeliveryFailedError(
@@ -196,7 +196,7 @@ class DeadLetter:
     """``MaxDeliveryAttemptsExceeded`` and the like."""
     attempts: int
     outcome: str
-    """Outcome of the last attempt, in Event Grid's terms."""
+    """Outcome of the last attempt, in Event Grid's words."""
     published_at: datetime
     last_attempt_at: datetime
 
@@ -216,7 +216,7 @@ class DeadLetter:
 
 @dataclass(frozen=True, kw_only=True)
 class DeadLetterContainer:
-    """The destination of one subscription's dead letters: one blob per event.
+    """The destination of one subscription's dead letters, with one blob per event.
 
     Names and members are those of
     https://learn.microsoft.com/azure/event-grid/manage-event-delivery#set-dead-letter-location and
@@ -228,7 +228,7 @@ class DeadLetterContainer:
     subscription: str
 
     async def write(self, letter: DeadLetter) -> None:
-        """Write a blob, and retry until that succeeds; without a container the event is lost, as in Azure."""
+        """Write a blob, and retry until that succeeds. Without a container the event is lost, as in Azure."""
         name = blob_name(self.subscription, letter.last_attempt_at)
         content = json.dumps([letter.as_json()])
         tries = 0

@@ -1,4 +1,4 @@
-"""The functions of an app as its decorators declare them, and why an app has none."""
+"""The functions that an app's decorators declare, and the reasons why an app has none."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from local_azure.functions_host.settings import BindingError
 
 Binding = dict[str, Any]
-"""A binding as function.json would hold it: name, type, direction and what its type needs."""
+"""A binding as in function.json: name, type, direction and the members for its type."""
 
 SERVED_TRIGGERS = ("httpTrigger", "queueTrigger", "timerTrigger")
 
@@ -29,9 +29,9 @@ class Function:
     function_id: str
     """The worker's id of the function."""
     bindings: tuple[Binding, ...]
-    """Every ``%SETTING%`` is resolved."""
+    """Bindings, in which every ``%SETTING%`` is resolved."""
     disabled: bool = False
-    """As the setting ``AzureWebJobs.<name>.Disabled`` says."""
+    """The value of the setting ``AzureWebJobs.<name>.Disabled``."""
 
     @property
     def trigger(self) -> Binding:
@@ -39,12 +39,12 @@ class Function:
         return next(binding for binding in self.bindings if is_trigger(binding))
 
     def trigger_is(self, trigger_type: str) -> bool:
-        """Return whether `trigger_type`, such as ``queueTrigger``, starts the function and it is not disabled."""
+        """Whether the function is enabled and has a trigger of `trigger_type`, such as ``queueTrigger``."""
         return not self.disabled and str(self.trigger["type"]).lower() == trigger_type.lower()
 
 
 def is_trigger(binding: Binding) -> bool:
-    """Return whether the binding starts a function."""
+    """Whether the binding is a trigger."""
     return str(binding.get("type", "")).lower().endswith("trigger")
 
 
@@ -80,14 +80,14 @@ def _setting(name: str, text: str, function_name: str, settings: Mapping[str, st
 
 
 def describe_failure(root: Path, exception: Any) -> str:
-    """Return one paragraph about the runtime's exception: what was raised, and where in the app."""
-    # The runtime appends advice and the whole search path to an import error.
+    """Return one paragraph about the runtime's exception, with its place in the app."""
+    # The runtime appends hints and the whole search path to an import error.
     message = str(exception.message).split(". Cannot find module.")[0].strip()
     return f"the app in {root} cannot be indexed: {message}{_place(root, str(exception.stack_trace or ''))}"
 
 
 def describe_no_functions(root: Path) -> str:
-    """Return one paragraph on why the app has no functions although nothing was raised."""
+    """Return one paragraph on why the app has no functions although there was no exception."""
     if not root.is_dir():
         return f"the app's folder {root} does not exist"
     if not (root / SCRIPT_NAME).is_file():

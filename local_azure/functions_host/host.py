@@ -48,7 +48,7 @@ HOST_STORAGE = "AzureWebJobsStorage"
 
 STANDARD_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 QUIET_LOGGERS = ("azure", "aiohttp.access", "urllib3", "asyncio", "httpx")
-"""They log every request at INFO, which hides what the app says."""
+"""Loggers that log every request at INFO, which hides the app's lines."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,22 +58,22 @@ class Options:
     root: Path
     """Folder of the app: function_app.py and host.json."""
     port: int
-    """0 for any free port."""
+    """Port to listen on; 0 for any free port."""
     keys_env: str
-    """The environment variable that holds the app's keys; empty where everything is open."""
+    """The environment variable with the app's keys; empty if no keys are required."""
     queue_lease_s: float
-    """How long a fetched message stays invisible; the message of a killed host reappears after that."""
+    """How long a fetched message stays invisible. The messages of a killed host reappear after that."""
     grace_s: float
-    """How long running invocations may go on after the host was asked to stop."""
+    """How long running invocations may continue after the host was stopped."""
     storage_patience_s: float
-    """How long to wait for storage at the start."""
+    """How long the start waits for storage."""
     verbose: bool
 
 
 def run(options: Options) -> None:
     """Serve the app until SIGTERM or SIGINT. Raises DevHostError if it cannot start."""
     if not asyncio.run(serve(options)):
-        # A normal exit would wait for the threads of functions that outlived the grace period.
+        # A normal exit would wait for threads of functions that exceeded the grace period.
         logging.shutdown()
         os._exit(0)
 
@@ -110,7 +110,7 @@ def _log_functions(functions: list[Function]) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class DevHost:
-    """One app, indexed and ready to be served."""
+    """One indexed app."""
 
     options: Options
     settings: Mapping[str, str]
@@ -158,20 +158,20 @@ class DevHost:
 
 @dataclass(kw_only=True)
 class Listeners:
-    """All queue and timer listeners of an app; ``async with`` starts them and waits for their end."""
+    """All queue and timer listeners of an app. ``async with`` starts them and waits for their end."""
 
     queues: list[QueueListener]
     timers: dict[str, TimerListener]
-    """By function name."""
+    """Timer listeners by function name."""
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
-    """One per listener, while they run."""
+    """One task per listener, while they run."""
 
     async def __aenter__(self) -> Self:
         self.tasks = [asyncio.create_task(listener.run()) for listener in self._all()]
         return self
 
     def stop(self) -> None:
-        """Take no new messages and fire no timer from now on."""
+        """Stop fetching messages and firing timers."""
         for listener in self._all():
             listener.stopping.set()
 
@@ -182,7 +182,7 @@ class Listeners:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
-        # A timer whose function outlives the grace period would otherwise block the end for ever.
+        # Otherwise a timer whose function exceeds the grace period would block the end forever.
         _, pending = await asyncio.wait(self.tasks, timeout=1.0) if self.tasks else (set(), set())
         for task in pending:
             task.cancel()
@@ -190,7 +190,7 @@ class Listeners:
 
 @dataclass(frozen=True, kw_only=True)
 class ListenerFactory:
-    """Makes the listeners of an app; the clients that they use are closed with `resources`."""
+    """Creates the listeners of an app. Their clients are closed with `resources`."""
 
     host_id: str
     options: Options
@@ -248,7 +248,7 @@ def _connection(function: Function) -> str:
 
 
 class LineFormatter(logging.Formatter):
-    """Log records as lines: ``10:00:00.123 INFO  shard_uploaded function_app.ingest: Shard accepted  shard=…``."""
+    """Formats records: ``10:00:00.123 INFO  shard_uploaded function_app.ingest: Shard accepted  shard=…``."""
 
     def __init__(self, running: Mapping[str, str]) -> None:
         """`running` maps invocation ids to function names, and may change."""
@@ -256,7 +256,7 @@ class LineFormatter(logging.Formatter):
         self._running = running
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line; an exception's stack trace, where the app logs one, follows on lines of its own."""
+        """Return the line, followed by the lines of the stack trace if the app logs an exception."""
         moment = datetime.fromtimestamp(record.created, tz=UTC).strftime("%H:%M:%S.%f")[:-3]
         where = " ".join(part for part in (self._function_name(), record.name) if part)
         extra = "".join(

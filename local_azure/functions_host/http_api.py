@@ -1,4 +1,4 @@
-"""Everything that the dev host answers over HTTP: its admin endpoints and the app's routes."""
+"""The dev host's HTTP API: its admin endpoints and the app's routes."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ class DevHostApi:
     """By function name."""
     invoker: Invoker
     keys: Keys | None
-    """None where everything is open."""
+    """The app's keys; None if no keys are required."""
     started: float = field(default_factory=time.monotonic)
     _tasks: set[asyncio.Task[Any]] = field(default_factory=set)
 
     def application(self) -> web.Application:
-        """Return the application: the host's own paths first, all others go to the app's routes."""
+        """Return the application: the host's own paths, and the app's routes for all other paths."""
         application = web.Application(client_max_size=http_trigger.MAX_BODY_BYTES)
         application.router.add_get("/admin/host/status", self._for_admins(self._status))
         application.router.add_get("/admin/functions", self._for_admins(self._list_functions))
@@ -48,7 +48,7 @@ class DevHostApi:
         return application
 
     async def _http_function(self, request: web.Request) -> web.Response:
-        # The encoded path: a %2F in a parameter is not a separator.
+        # The encoded path is used, because a %2F in a parameter is not a separator.
         match = find_route(self.routes, request.method, request.raw_path.partition("?")[0])
         if match is None:
             return web.Response(status=404)
@@ -96,7 +96,7 @@ class DevHostApi:
         )
 
     async def _start_function(self, request: web.Request) -> web.Response:
-        """Start the function that the path names with the ``input`` of the body; answer 202 at once."""
+        """Start the function in the path with the body's ``input``; answer 202 at once."""
         function = self.functions.get(request.match_info["name"].lower())
         if function is None:
             return refusal(404, f"there is no function called {request.match_info['name']!r}")

@@ -1,7 +1,7 @@
-"""HTTP triggers: which function answers a path, and its request and response as the worker's messages.
+"""HTTP triggers: the function for a path, and its request and response as messages of the worker.
 
-Precedence of routes is ASP.NET's, which the Functions host uses: segment by segment a literal beats a constrained
-parameter beats a parameter beats a catch-all. A method that a function does not list is no match.
+Precedence of routes is ASP.NET's, as in the Functions host. Segments are compared one by one, in the order literal,
+constrained parameter, parameter, catch-all. A function matches only the methods that it lists.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MAX_BODY_BYTES = 100 << 20
 """The Functions host's default: https://learn.microsoft.com/azure/azure-functions/functions-bindings-http-webhook."""
 
 COMPUTED_HEADERS = ("content-length", "transfer-encoding")
-"""aiohttp computes them from the body."""
+"""Headers that aiohttp computes from the body."""
 
 _PARAMETER = re.compile(
     r"\{(?P<stars>\*{0,2})(?P<name>\w+)(?P<constraint>(?::[^{}?=]+)*)(?:=(?P<default>[^{}?]*))?(?P<optional>\??)\}"
@@ -38,11 +38,11 @@ _CONSTRAINTS = {
     "bool": r"(?i:true|false)",
     "alpha": r"[A-Za-z]+",
 }
-"""The supported constraints; others are rejected, not ignored."""
+"""The supported constraints. Others are rejected, not ignored."""
 
 
 async def answer(request: web.Request, match: Match, invoker: Invoker) -> web.Response:
-    """Call the matched function; answer 500 without a body where it fails, as the Functions host does."""
+    """Call the matched function; if it fails, answer 500 without a body, like the Functions host."""
     message = await _request_message(request, match)
     return _response(await invoker.invoke(match.function, TypedData(http=message)))
 
@@ -59,7 +59,7 @@ async def _request_message(request: web.Request, match: Match) -> RpcHttp:
 
 
 def _joined(pairs: Any, *, lower: bool) -> dict[str, str]:
-    """Return one value per name: the host joins repeated ones with a comma."""
+    """Return one value per name; repeated values are joined with a comma, as in the Functions host."""
     joined: dict[str, str] = {}
     for name, value in pairs:
         key = name.lower() if lower else name
@@ -128,11 +128,11 @@ class Route:
     function: Function
     pattern: re.Pattern[str]
     methods: frozenset[str]
-    """Empty for all."""
+    """Methods; empty for all."""
     precedence: tuple[int, ...]
-    """Compared in order; smaller is tried first."""
+    """Sort key; smaller keys are tried first."""
     template: str
-    """With the route prefix."""
+    """The template with the route prefix."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,7 +166,7 @@ def make_route(function: Function, route_prefix: str) -> Route:
 
 
 def find_route(routes: Iterable[Route], method: str, path: str) -> Match | None:
-    """Return the first match for `method` and the still encoded `path`."""
+    """Return the first match for `method` and the encoded `path`."""
     for route in routes:
         if route.methods and method.upper() not in route.methods:
             continue
@@ -180,7 +180,7 @@ def _parameters(match: re.Match[str]) -> dict[str, str]:
 
 
 def _segment(segment: str, function_name: str) -> tuple[str, int]:
-    """Return the segment's pattern with the slash before it, and its precedence."""
+    """Return the segment's pattern, including the slash before it, and its precedence."""
     whole = _PARAMETER.fullmatch(segment)
     if whole and whole["stars"]:
         return rf"(?:/(?P<{whole['name']}>.*))?", CATCH_ALL

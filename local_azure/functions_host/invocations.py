@@ -1,4 +1,4 @@
-"""Invocations of functions, each with one id, one log line and one outcome, and their output bindings."""
+"""Invocations of functions, each with an id, a log line and an outcome, and their output bindings."""
 
 from __future__ import annotations
 
@@ -28,28 +28,28 @@ SERVED_OUTPUTS = ("http", "queue", "blob")
 
 
 class InvokesFunctions(Protocol):
-    """The worker; tests have a double."""
+    """Interface of the worker; tests have a double."""
 
     async def invoke(self, request: InvocationRequest) -> Any:
         """Call a function and return the runtime's InvocationResponse."""
 
 
 class WritesOutputs(Protocol):
-    """Writes what a function has returned or set to its output bindings."""
+    """Interface for writing a function's results to its output bindings."""
 
     async def write(self, function: Function, response: Any) -> None:
-        """Write every output of ``response``; raises where one cannot be written."""
+        """Write every output of ``response``. Raises an exception if that fails."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """How an invocation ended."""
+    """The result of an invocation."""
 
     invocation_id: str
     error: str = ""
-    """The exception's type and message; empty for success."""
+    """The exception's type and message; empty after success."""
     return_value: Any = None
-    """TypedData, or None."""
+    """The return value as TypedData, or None."""
 
     @property
     def succeeded(self) -> bool:
@@ -59,19 +59,19 @@ class Outcome:
 
 @dataclass(kw_only=True)
 class Invoker:
-    """Calls functions and knows which are running."""
+    """Calls functions, and tracks those that are running."""
 
     worker: InvokesFunctions
     outputs: WritesOutputs
     root: Path
     verbose: bool = False
-    """Log the stack trace of a failed invocation too."""
+    """Whether to log the stack traces of failed invocations."""
     running: dict[str, str] = field(default_factory=dict)
     """Invocation id to function name."""
     ended: Counter[str] = field(default_factory=Counter)
     """Function name to the number of its invocations that have ended."""
     _idle: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set while nothing runs."""
+    """Set while no invocation runs."""
 
     async def invoke(
         self, function: Function, data: TypedData, metadata: Mapping[str, TypedData] | None = None
@@ -92,9 +92,9 @@ class Invoker:
         return outcome
 
     async def drain(self, grace_s: float) -> bool:
-        """Wait at most `grace_s` until nothing runs; return whether that was reached."""
+        """Wait at most `grace_s` until nothing runs; return whether nothing runs."""
         if self.running:
-            with contextlib.suppress(TimeoutError):  # the return value says so
+            with contextlib.suppress(TimeoutError):  # visible in the return value
                 await asyncio.wait_for(self._idle.wait(), grace_s)
         return not self.running
 
@@ -140,13 +140,13 @@ def _request(
 
 @dataclass(frozen=True, kw_only=True)
 class OutputWriter:
-    """Writes queue and blob outputs, each with a client of its own, as outputs are rare here."""
+    """Writes queue and blob outputs. Each has its own client, because outputs are rare here."""
 
     settings: Mapping[str, str]
     message_encoding: Literal["base64", "none"]
 
     async def write(self, function: Function, response: Any) -> None:
-        """Write every queue and blob output of ``response``. Raises what the storage client raises."""
+        """Write every queue and blob output of ``response``. Raises the storage client's errors."""
         values = {output.name: output.data for output in response.output_data or ()}
         if response.return_value is not None:
             values["$return"] = response.return_value
@@ -159,7 +159,7 @@ class OutputWriter:
         if binding["type"] == "queue":
             async with connection.queue_service() as queues:
                 queue = queues.get_queue_client(binding["queueName"])
-                with contextlib.suppress(ResourceExistsError):  # the Functions host creates the queue too
+                with contextlib.suppress(ResourceExistsError):  # The Functions host also creates the queue.
                     await queue.create_queue()
                 for body in content:
                     await queue.send_message(self._encode(body))

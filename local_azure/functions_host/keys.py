@@ -1,4 +1,4 @@
-"""The keys of an app, and which of them a request must carry: as the Functions host decides it.
+"""The keys of an app, and the keys that a request must have, as in the Functions host.
 
 Source: https://learn.microsoft.com/azure/azure-functions/function-keys-how-to, and AuthUtility.cs of
 https://github.com/Azure/azure-functions-host.
@@ -35,12 +35,12 @@ class Keys:
 
     master: str = field(repr=False)
     host: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Name → key that opens every function."""
+    """Name → key for every function."""
     functions: Mapping[str, Mapping[str, str]] = field(default_factory=dict, repr=False)
-    """Function in lower case → name → key that opens this function alone."""
+    """Function in lower case → name → key for only this function."""
 
     def open_function(self, request: web.Request, function: str, level: str) -> bool:
-        """Whether a request may call an HTTP function. The master key opens everything."""
+        """Whether a request may call an HTTP function. The master key is valid for everything."""
         if level.lower() == Level.ANONYMOUS:
             return True
         own = self.functions.get(function.lower(), {})
@@ -48,18 +48,18 @@ class Keys:
         return self._has(request, accepted)
 
     def open_admin(self, request: web.Request) -> bool:
-        """Whether a request may call the host's admin endpoints: with the master key alone."""
+        """Whether a request may call the host's admin endpoints, which require the master key."""
         return self._has(request, [])
 
     def _has(self, request: web.Request, accepted: Iterable[str]) -> bool:
-        """Whether the request carries one of the keys. The header wins over the query, also if it is wrong."""
+        """Whether the request has one of the keys. The header takes precedence, also if it is wrong."""
         header = request.headers.get(HEADER)
         sent = (request.query.get(PARAMETER, "") if header is None else header).encode()
         return any(hmac.compare_digest(sent, key.encode()) for key in (self.master, *accepted))
 
 
 def read_keys(environment: Mapping[str, str], name: str) -> Keys | None:
-    """Return the keys in a variable; None if no variable is named, so that everything is open, as in `func start`.
+    """Return the keys in a variable; None without a variable, so that no keys are required, as in `func start`.
 
     Raises DevHostError, which does not repeat the variable's content.
     """

@@ -1,4 +1,4 @@
-"""Queue triggers: fetch, call, then delete, release or poison, as the Functions host's queue processor does."""
+"""Queue triggers: fetch, call, then delete, release or poison, like the Functions host's queue processor."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from local_azure.functions_host.worker import TypedData
 log = logging.getLogger("dev_host")
 
 MIN_POLLING_INTERVAL_S = 0.1
-"""The Functions host's shortest pause between two polls of an empty queue."""
+"""The Functions host's minimum pause between two polls of an empty queue."""
 
 
 @dataclass(kw_only=True)
@@ -37,12 +37,12 @@ class QueueListener:
     options: QueueOptions
     invoker: Invoker
     lease_s: float
-    """How long a fetched message stays invisible without renewal, also after the host was killed."""
+    """How long a fetched message stays invisible without renewal, for example after the host was killed."""
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     _running: set[asyncio.Task[None]] = field(default_factory=set)
 
     async def run(self) -> None:
-        """Fetch and work until ``stopping`` is set, then finish what was fetched."""
+        """Fetch and handle messages until ``stopping`` is set, then finish the fetched ones."""
         pause_s = MIN_POLLING_INTERVAL_S
         while not self.stopping.is_set():
             messages = await self._fetch()
@@ -70,7 +70,7 @@ class QueueListener:
         task.add_done_callback(self._running.discard)
 
     async def _wait_for_room(self) -> None:
-        """Wait until few enough run to fetch again; a busy queue is polled as soon as one ends."""
+        """Wait until more messages may be fetched; a busy queue is polled as soon as an invocation ends."""
         if len(self._running) <= self.options.new_batch_threshold:
             await self._rest(MIN_POLLING_INTERVAL_S)
         while len(self._running) > self.options.new_batch_threshold and not self.stopping.is_set():
@@ -79,7 +79,7 @@ class QueueListener:
             stop.cancel()
 
     async def _rest(self, seconds: float) -> None:
-        with contextlib.suppress(TimeoutError):  # the time-out is the normal case
+        with contextlib.suppress(TimeoutError):  # A time-out is the normal case.
             await asyncio.wait_for(self.stopping.wait(), seconds)
 
     async def _process(self, message: QueueMessage) -> None:
@@ -117,7 +117,7 @@ class QueueListener:
         )
 
     async def _poison(self, message: QueueMessage, pop_receipt: str | None, reason: str) -> None:
-        with contextlib.suppress(ResourceExistsError):  # made by an earlier poison message
+        with contextlib.suppress(ResourceExistsError):  # created by an earlier poison message
             await self.poison.create_queue()
         await self.poison.send_message(message.content, time_to_live=-1)
         await self.queue.delete_message(message.id, pop_receipt)
@@ -125,9 +125,9 @@ class QueueListener:
 
 
 class MessageLease:
-    """Renews a message's invisibility every third of its length, inside ``async with``.
+    """Renews a message's invisibility after every third of its duration, inside ``async with``.
 
-    The pop receipt changes with every renewal: use ``pop_receipt`` after the block.
+    The pop receipt changes with every renewal, so use ``pop_receipt`` after the block.
     """
 
     def __init__(self, queue: QueueClient, message: QueueMessage, length_s: float) -> None:
@@ -148,7 +148,7 @@ class MessageLease:
     ) -> None:
         self._ended.set()
         if self._renewal:
-            # Awaited, not cancelled: an interrupted renewal would leave an outdated receipt.
+            # Awaited, not cancelled, because an interrupted renewal would leave an outdated receipt.
             await self._renewal
 
     async def _renew(self) -> None:
@@ -172,16 +172,16 @@ async def _set_within(event: asyncio.Event, timeout_s: float) -> bool:
 
 
 class UndecodableMessageError(ValueError):
-    """A message that is not in host.json's encoding; it can never be processed."""
+    """A message does not have host.json's encoding, and can never be processed."""
 
 
 def decode_body(content: str, encoding: Literal["base64", "none"]) -> TypedData:
-    """Return the message's text, or its bytes where they are not UTF-8. Raises UndecodableMessageError."""
+    """Return the message's text, or its bytes if they are not UTF-8. Raises UndecodableMessageError."""
     if encoding == "none":
         return TypedData(string=content)
     try:
         body = base64.b64decode(content, validate=True)
-    except ValueError as error:  # also for text that is not ASCII
+    except ValueError as error:  # also raised for text that is not ASCII
         raise UndecodableMessageError(
             f"it is not base64 (extensions.queues.messageEncoding in host.json): {content[:60]!r}"
         ) from error
@@ -192,7 +192,7 @@ def decode_body(content: str, encoding: Literal["base64", "none"]) -> TypedData:
 
 
 def message_metadata(message: QueueMessage) -> dict[str, TypedData]:
-    """Return the trigger metadata from which the runtime makes a `func.QueueMessage`."""
+    """Return the trigger metadata from which the runtime creates a `func.QueueMessage`."""
     moments = {
         "InsertionTime": message.inserted_on,
         "ExpirationTime": message.expires_on,
@@ -210,14 +210,14 @@ def _utc(moment: datetime) -> str:
 
 
 async def create_queue(queue: QueueClient, setting: str, patience_s: float) -> None:
-    """Create `queue` where it does not exist, and retry while storage does not answer.
+    """Create `queue` if it does not exist, and retry while storage does not answer.
 
-    Raises DevHostError after `patience_s`, or at once where storage refuses.
+    Raises DevHostError after `patience_s`, or at once if storage refuses.
     """
     deadline = time.monotonic() + patience_s
     while True:
         try:
-            with contextlib.suppress(ResourceExistsError):  # made by an earlier start
+            with contextlib.suppress(ResourceExistsError):  # created by an earlier start
                 await queue.create_queue(retry_total=0)
             return
         except (ClientAuthenticationError, HttpResponseError) as error:

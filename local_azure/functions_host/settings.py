@@ -12,10 +12,10 @@ from typing import Any, Literal
 
 MAX_FILE_BYTES = 1 << 20
 MAX_BATCH_SIZE = 32
-"""A queue returns at most this many messages at once."""
+"""Maximum number of messages that a queue returns at once."""
 
 LOCAL_POLLING_CAP_S = 1.0
-"""Longest pause between polls of an idle queue: a minute in the Functions host, too long at a terminal."""
+"""Maximum pause between polls of an idle queue. The Functions host's minute is too long at a terminal."""
 
 OVERRIDE = "AzureFunctionsJobHost__"
 """Prefix of settings that override host.json."""
@@ -29,9 +29,9 @@ class QueueOptions:
 
     batch_size: int = 16
     new_batch_threshold: int = 8
-    """Fetch again when this many or fewer messages are being worked on."""
+    """Number of messages in progress at or below which new ones are fetched."""
     max_dequeue_count: int = 5
-    """Tries before a message goes to the poison queue."""
+    """Number of tries before a message is moved to the poison queue."""
     visibility_timeout_s: float = 0.0
     """How long a failed message stays invisible before its next try."""
     max_polling_interval_s: float = LOCAL_POLLING_CAP_S
@@ -40,7 +40,7 @@ class QueueOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class HostOptions:
-    """What the dev host uses of host.json."""
+    """The options of host.json that the dev host uses."""
 
     route_prefix: str = "api"
     queues: QueueOptions = QueueOptions()
@@ -60,7 +60,7 @@ def app_settings(root: Path, environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def host_id(root: Path, settings: Mapping[str, str]) -> str:
-    """Return what distinguishes this app in its storage account: the setting, or a name made of its folder."""
+    """Return the app's unique id in its storage account: the setting, or an id made from its folder."""
     made = f"{root.name}-{hashlib.sha256(str(root).encode()).hexdigest()[:8]}"
     return settings.get("AzureFunctionsWebHost__hostid") or made
 
@@ -154,4 +154,4 @@ class DevHostError(Exception):
 
 
 class BindingError(DevHostError):
-    """A function's binding names a setting that is not set, or has an unusable value."""
+    """A function's binding has an invalid value, or uses a setting that is not set."""

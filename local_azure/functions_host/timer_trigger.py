@@ -1,4 +1,4 @@
-"""Timer triggers: schedules, one run per occurrence and never two at once, and the memory of the last run."""
+"""Timer triggers: schedules, one run per occurrence and never two at once, and the stored last run."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ CONTAINER = "azure-webjobs-hosts"
 
 @dataclass(frozen=True, kw_only=True)
 class TimerStatus:
-    """When a timer last fired and would fire next."""
+    """The times at which a timer last fired and will fire next."""
 
     last: datetime
     next: datetime
 
     def as_json(self) -> dict[str, str]:
-        """Return the status in the Functions host's form."""
+        """Return the status in the Functions host's format."""
         return {
             "Last": self.last.isoformat(),
             "Next": self.next.isoformat(),
@@ -41,17 +41,17 @@ class TimerStatus:
 
 
 class TimerMemory(Protocol):
-    """Stores timer statuses beyond the process."""
+    """Interface of the storage for timer statuses across restarts."""
 
     async def load(self, function_name: str) -> TimerStatus | None:
-        """Return what was saved last; None before the first time."""
+        """Return the last saved status; None before the first one."""
 
     async def save(self, function_name: str, status: TimerStatus) -> None:
-        """Replace what was saved."""
+        """Replace the saved status."""
 
 
 def utcnow() -> datetime:
-    """Return the time, aware."""
+    """Return the current time with its time zone."""
     return datetime.now(UTC)
 
 
@@ -68,17 +68,17 @@ class TimerListener:
     _one_at_a_time: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def run(self) -> None:
-        """Fire on time; skip an occurrence while the function still runs."""
+        """Fire on schedule; skip an occurrence while the function still runs."""
         await self._fire_at_start()
         due = self.now()
         while not self.stopping.is_set():
-            # A sleep may end a little early by the wall clock; the same occurrence must not come twice.
+            # A sleep may end a little early by the wall clock, and an occurrence must not fire twice.
             due = self.schedule.next_after(max(due, self.now()))
             if await self._rest((due - self.now()).total_seconds()):
                 await self.fire(past_due=False)
 
     async def fire(self, *, past_due: bool) -> Outcome:
-        """Run the function now, or after the run that has not ended yet."""
+        """Run the function now, or after its current run."""
         async with self._one_at_a_time:
             last = self.now()
             status = TimerStatus(last=last, next=self.schedule.next_after(last))
@@ -93,8 +93,8 @@ class TimerListener:
             await self.fire(past_due=past_due)
 
     async def _rest(self, seconds: float) -> bool:
-        """Return whether the time has passed without a request to stop."""
-        with contextlib.suppress(TimeoutError):  # the time-out is what a timer waits for
+        """Wait; return whether the time has passed without a request to stop."""
+        with contextlib.suppress(TimeoutError):  # The time-out is the normal case.
             await asyncio.wait_for(self.stopping.wait(), max(0.0, seconds))
         return not self.stopping.is_set()
 
@@ -104,7 +104,7 @@ def _timer_json(status: TimerStatus, *, past_due: bool) -> str:
 
 
 class NoTimerMemory:
-    """No memory: for timers without a monitor, and if there is no storage."""
+    """Stores nothing, for timers without a monitor, or if there is no storage."""
 
     async def load(self, function_name: str) -> TimerStatus | None:  # noqa: ARG002 (the port's signature)
         """Return None."""
@@ -115,7 +115,7 @@ class NoTimerMemory:
 
 
 class BlobTimerMemory:
-    """One small blob per timer. A failure is logged and costs only the past-due flag."""
+    """Stores one small blob per timer. A failure is logged, and only the past-due flag is lost."""
 
     def __init__(self, service: BlobServiceClient, host_id: str) -> None:
         """`host_id` separates the apps that share a storage account."""
@@ -139,7 +139,7 @@ class BlobTimerMemory:
     async def save(self, function_name: str, status: TimerStatus) -> None:
         """Replace the saved status."""
         try:
-            with contextlib.suppress(ResourceExistsError):  # made by an earlier timer
+            with contextlib.suppress(ResourceExistsError):  # created by an earlier timer
                 await self._container.create_container()
             await self._container.upload_blob(self._path(function_name), json.dumps(status.as_json()), overwrite=True)
         except AzureError as error:
@@ -154,18 +154,18 @@ class Schedule:
     """``{second} {minute} {hour} {day} {month} {day of week}`` in UTC."""
 
     expression: str
-    """Always with six fields."""
+    """The expression, always with six fields."""
 
     def next_after(self, moment: datetime) -> datetime:
         """Return the first occurrence after `moment`, which must be aware."""
-        # NCRONTAB wants day and day of week both to hold; cron, either of them.
+        # In NCRONTAB both day and day of week must match; in cron, either one.
         times = croniter(self.expression, moment, second_at_beginning=True, day_or=False)
         found: datetime = times.get_next(datetime)
         return found
 
 
 def parse_schedule(text: str, function_name: str) -> Schedule:
-    """Return a schedule from six fields, or five without seconds. Raises BindingError for other text."""
+    """Return a schedule from six fields, or five without seconds. Raises BindingError for other texts."""
     fields = text.split()
     expression = " ".join(["0", *fields] if len(fields) == 5 else fields)  # noqa: PLR2004 (no seconds)
     if len(expression.split()) != 6 or not croniter.is_valid(expression, second_at_beginning=True):  # noqa: PLR2004

@@ -1,7 +1,7 @@
-"""Microsoft's worker runtime, and stand-ins for the messages that the Functions host exchanges with it.
+"""Microsoft's worker runtime, and stand-ins for its messages from and to the Functions host.
 
-`azure-functions-runtime` never imports protobuf: its caller passes a module whose classes behave like messages. Names
-and numbers are those of FunctionRpc.proto, https://github.com/Azure/azure-functions-language-worker-protobuf.
+`azure-functions-runtime` never imports protobuf: its caller passes a module with classes that behave like messages.
+Names and numbers are from FunctionRpc.proto, https://github.com/Azure/azure-functions-language-worker-protobuf.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ T = TypeVar("T")
 
 
 class Worker:
-    """Runs the app in a thread with an event loop of its own, so that an app that blocks cannot stop the host.
+    """Runs the app in a thread with its own event loop, so that a blocking app cannot stop the host.
 
-    There can be one per process: the runtime keeps its index in module globals.
+    There can be only one per process, because the runtime keeps its index in module globals.
     """
 
     def __init__(self, root: Path) -> None:
@@ -37,7 +37,7 @@ class Worker:
         self._thread.start()
 
     async def index(self, settings: Mapping[str, str]) -> list[Function]:
-        """Import the app and return its functions. Raises DevHostError saying why there are none."""
+        """Import the app and return its functions. Raises DevHostError with the reason if there are none."""
         self._prepare_process()
         response = await self._call(self._initialise())
         if response.result.status != StatusResult.Success:
@@ -66,7 +66,7 @@ class Worker:
         start_threadpool_executor()
         message = SimpleNamespace(capabilities={}, function_app_directory=str(self._root))
         runtime_log = logging.getLogger("azure.functions")
-        runtime_log.setLevel(logging.CRITICAL + 1)  # the dev host's own message replaces its log
+        runtime_log.setLevel(logging.CRITICAL + 1)  # The dev host's own message replaces its log.
         try:
             return await worker_init_request(_request(worker_init_request=message))
         except SystemExit as error:
@@ -85,7 +85,7 @@ class Worker:
             return PROTOS.InvocationResponse(result=_failure(f"SystemExit: {error}: the function ended the process"))
 
     def _prepare_process(self) -> None:
-        os.environ.pop("CONTAINER_NAME", None)  # it would make the runtime believe that it is in Azure
+        os.environ.pop("CONTAINER_NAME", None)  # The runtime would conclude that it runs in Azure.
         os.environ["AzureWebJobsScriptRoot"] = str(self._root)  # noqa: SIM112 (the runtime's name)
         # In production the app's folder is searched first, then its packages, then the worker's.
         packages = self._root / ".python_packages" / "lib" / "site-packages"
@@ -106,10 +106,10 @@ def _request(**message: Any) -> SimpleNamespace:
 
 
 class Message:
-    """A message whose unset fields read as None, as the runtime expects of protobuf."""
+    """A message whose unset fields are None, as the runtime expects from protobuf."""
 
     choices: ClassVar[tuple[str, ...]] = ()
-    """The fields of which only one is set (protobuf's *oneof*)."""
+    """Fields of which only one is set (protobuf's *oneof*)."""
 
     def __init__(self, **fields: Any) -> None:
         self.__dict__.update(fields)
@@ -126,7 +126,7 @@ class Message:
 
 
 class TypedData(Message):
-    """A value on its way into or out of a function."""
+    """A value that is passed to or returned by a function."""
 
     choices = ("string", "json", "bytes", "stream", "http", "int", "double", "model_binding_data")
 
@@ -138,7 +138,7 @@ class ParameterBinding(Message):
 
 
 class StatusResult(Message):
-    """How a request to the worker ended."""
+    """The result of a request to the worker."""
 
     Failure = 0
     Success = 1
@@ -169,7 +169,7 @@ class _SameSite:
     ExplicitNone = 3
 
 
-setattr(_SameSite, "None", 0)  # a keyword again
+setattr(_SameSite, "None", 0)  # also a keyword
 
 
 class RpcHttpCookie(Message):
@@ -183,7 +183,7 @@ SAME_SITE_NAMES = {_SameSite.Lax: "Lax", _SameSite.Strict: "Strict", _SameSite.E
 
 @dataclass(frozen=True, kw_only=True)
 class TraceContext:
-    """W3C trace context of an invocation; empty, as nothing traces on this machine."""
+    """W3C trace context of an invocation; empty, because the dev host does not trace."""
 
     trace_parent: str = ""
     trace_state: str = ""
@@ -201,7 +201,7 @@ class RetryContext:
 
 @dataclass(frozen=True, kw_only=True)
 class InvocationRequest:
-    """Ask the worker to call one function."""
+    """A request to the worker to call one function."""
 
     invocation_id: str
     function_id: str

@@ -1,1 +1,1 @@
-"""The local twin: starts, wires and stops storage, Event Grid, Azure ML and the dev host on one machine."""
+"""The local twin: storage, Event Grid, Azure ML and the dev host on one machine."""

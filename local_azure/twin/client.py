@@ -1,6 +1,6 @@
-"""A client of the endpoints that only a twin has: calls, cluster, logs, received notifications, faults.
+"""Client for the endpoints that only a twin has: calls, cluster, logs, received notifications, faults.
 
-For the demo and for tests; nothing that runs in Azure has these endpoints.
+It is for the demo and for tests; Azure does not have these endpoints.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ TIMEOUT_S = 30.0
 
 @dataclass(frozen=True)
 class LogBlock:
-    """New text of a job's log, and where the next one starts."""
+    """New text of a job's log, and the offset of the next block."""
 
     text: str
     next_offset: int
 
 
 class TwinClient:
-    """Talks to the emulators of one running twin. Methods raise httpx.HTTPError where a part does not answer."""
+    """Calls the emulators of one running twin. Methods raise httpx.HTTPError if a part does not answer."""
 
     def __init__(self, places: Places) -> None:
         verify = ssl.create_default_context(cafile=places.ca_file)
@@ -51,7 +51,7 @@ class TwinClient:
             client.close()
 
     def calls(self) -> list[dict[str, Any]]:
-        """Return every call that Azure ML answered, in order."""
+        """Return all calls that Azure ML answered, in order."""
         calls: list[dict[str, Any]] = _json(self._azure_ml.get("/twin/calls"))["calls"]
         return calls
 
@@ -61,12 +61,12 @@ class TwinClient:
         return [{**node, "cluster": compute["name"]} for compute in computes for node in compute["nodes"]]
 
     def simulated_because(self) -> str | None:
-        """Return why nodes are simulated, None if each is a host on this machine."""
+        """Return why nodes are simulated, None if each node is a host on this machine."""
         because: str | None = _json(self._azure_ml.get("/twin/cluster"))["simulated_because"]
         return because
 
     def log(self, job: str, offset: int) -> LogBlock:
-        """Return what the root of a job has written from `offset` on; nothing while there is no job."""
+        """Return the output of a job's root from `offset` on; empty if there is no job yet."""
         answer = self._azure_ml.get(f"/twin/jobs/{job}/log", params={"offset": offset})
         if answer.status_code == httpx.codes.NOT_FOUND:
             return LogBlock("", offset)
@@ -74,16 +74,16 @@ class TwinClient:
         return LogBlock(answer.text, int(answer.headers["X-Next-Offset"]))
 
     def started_at(self, job: str) -> float:
-        """Return when a job began to run, in Unix seconds. Raises ValueError if it has not."""
+        """Return when a job started to run, in Unix seconds. Raises ValueError if it has not started."""
         started = self._azure_ml.get(f"/twin/jobs/{job}/log").raise_for_status().headers["X-Started-At"]
         return datetime.fromisoformat(started).timestamp()
 
     def received(self, topic: str = "landfall") -> list[dict[str, Any]]:
-        """Return what was published to a topic, oldest first."""
+        """Return the events that were published to a topic, oldest first."""
         return _entries(self._event_grid.get(f"/topics/{topic}/received"))
 
     def webhook_received(self, name: str = PEOPLE_WEBHOOK) -> list[dict[str, Any]]:
-        """Return what was posted to a plain webhook, oldest first."""
+        """Return the requests to a plain webhook, oldest first."""
         return _entries(self._event_grid.get(f"/webhooks/{name}/received"))
 
     def pending_deliveries(self) -> int:
@@ -95,16 +95,16 @@ class TwinClient:
         return sum(self.invocations("running").values())
 
     def invocations(self, which: Literal["running", "ended"]) -> Mapping[str, int]:
-        """Return function name → invocations that run now, or that have ended since the dev host was started."""
+        """Return function name → number of invocations that are running, or have ended since the dev host started."""
         counted: Mapping[str, int] = _json(self._functions.get("/admin/host/status"))[which]
         return counted
 
     def set_faults(self, plan: Mapping[str, Any]) -> None:
-        """Drop, repeat or reorder a topic's deliveries from now on."""
+        """From now on, drop, repeat or reorder a topic's deliveries."""
         self._event_grid.put("/faults", json=dict(plan)).raise_for_status()
 
     def end_faults(self) -> None:
-        """Deliver as usual again, starting with what was held back."""
+        """End all faults of deliveries, and deliver the held events."""
         self._event_grid.delete("/faults").raise_for_status()
 
     def release_events(self) -> None:
@@ -116,33 +116,33 @@ class TwinClient:
         return _json(self._event_grid.get("/faults"))
 
     def fail_calls(self, script: Mapping[str, Any]) -> None:
-        """Script faults of Azure ML's answers: ``{"match": {"method", "path"}, "times": n, "do": {…}}``."""
+        """Script faults in Azure ML's answers: ``{"match": {"method", "path"}, "times": n, "do": {…}}``."""
         self._azure_ml.post("/twin/faults", json=dict(script)).raise_for_status()
 
     def fail_jobs(self, fault: str, *, job: str, times: int = 1) -> None:
-        """Let the next jobs whose names contain ``job`` meet a fault of ``FAULTS``."""
+        """Apply a fault in ``FAULTS`` to the next jobs whose names contain ``job``."""
         self.fail_calls({"fault": fault, "job": job, "times": times})
 
     def pending_call_faults(self) -> int:
-        """Return how many calls the scripts of ``fail_calls`` will still disturb."""
+        """Return how many calls will still get a fault from ``fail_calls``."""
         return int(_json(self._azure_ml.get("/twin/faults"))["calls"])
 
     def faults_met(self) -> list[tuple[str, str]]:
-        """Return each fault of ``FAULTS`` that a job, or a call about it, has met, with the job's name."""
+        """Return the faults in ``FAULTS`` that have occurred, each with the job's name."""
         return [(one["fault"], one["job"]) for one in _json(self._azure_ml.get("/twin/faults"))["met"]]
 
     def advance_clock(self, seconds: float) -> None:
-        """Move Azure ML's clock forward."""
+        """Advance Azure ML's clock."""
         self._azure_ml.post("/twin/clock", json={"advance_s": seconds}).raise_for_status()
 
     def end_call_faults(self) -> int:
-        """Remove the scripted faults of Azure ML's answers; those of ``fail_jobs`` stay. Return how many remained."""
+        """Remove the faults of ``fail_calls``, but not of ``fail_jobs``; return how many were left."""
         pending = self.pending_call_faults()
         self._azure_ml.delete("/twin/faults", params={"of": "calls"}).raise_for_status()
         return pending
 
     def fire(self, function: str) -> None:
-        """Run a timer's function now."""
+        """Run the function of a timer now."""
         self._functions.post(f"/admin/functions/{function}", json={"input": ""}).raise_for_status()
 
 

@@ -1,4 +1,4 @@
-"""The parts of a twin: its processes, and the app settings, containers and queues that a deployment creates."""
+"""The parts of a twin: its processes, and the settings, containers and queues that a deployment creates."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ from local_azure.twin.addresses import (
 from local_azure.twin.state import Secrets, write_atomically
 
 KEYS_SETTING = "LANDFALL_TWIN_KEYS"
-"""Setting of the dev host, not of the function app: the keys that requests must carry."""
+"""Setting of the dev host, not of the function app, with the keys for requests."""
 FUNCTION_THREADS = 8
-"""Enough for every function at once: the twin is one instance, where Flex Consumption has one for each."""
+"""Enough threads for all functions, because the twin is one instance; Flex Consumption has one per function."""
 UPLOAD_EVENTS = ["Microsoft.Storage.BlobCreated"]
 FINAL_WRITES = ["PutBlob", "PutBlockList", "CopyBlob", "FlushWithClose"]
-"""Calls after which a blob is complete."""
+"""Storage calls after which a blob is complete."""
 TRAINING_IMAGE = f"landfall-training@sha256:{0:064x}"
-"""Stands for an image: the Azure ML emulator runs the training in .venv-training."""
+"""Stands for an image, because the Azure ML emulator runs the training in .venv-training."""
 RUN_EVENTS = [
     "Microsoft.MachineLearningServices.RunCompleted",
     "Microsoft.MachineLearningServices.RunStatusChanged",
@@ -58,7 +58,7 @@ RUN_EVENTS = [
 
 
 def azurite(places: Places, options: TwinOptions) -> Program:
-    """Return storage: one Azurite with two accounts."""
+    """Return Azurite with two accounts."""
     return azurite_program(
         data=places.folder / "azurite",
         accounts={HOST_ACCOUNT: HOST_ACCOUNT_KEY, DATA_ACCOUNT: places.secrets.data_account_key},
@@ -97,7 +97,7 @@ def azure_ml(places: Places, options: TwinOptions) -> Program:
 
 
 def event_grid(places: Places, options: TwinOptions) -> Program:
-    """Return the Event Grid emulator, which makes deliveries of uploads and run events."""
+    """Return the Event Grid emulator, which delivers the events of uploads and runs."""
     config = places.folder / "event_grid.json"
     write_atomically(config, json.dumps(event_grid_config(places, options), indent=1), mode=0o600)
     return event_grid_program(
@@ -149,17 +149,17 @@ def publishing(places: Places, options: TwinOptions) -> Program:
 
 
 def workspace_blob_uri(places: Places) -> str:
-    """Return the address of the workspace's storage, which takes identities there."""
+    """Return the address at which the workspace's storage accepts identities."""
     return f"{places.azure_ml_url}/blob/{HOST_ACCOUNT}"
 
 
 def published_file(places: Places) -> Path:
-    """Return the file that receives the settings that publishing prints."""
+    """Return the file for the settings that publishing prints."""
     return places.logs / "published.json"
 
 
 def event_grid_config(places: Places, options: TwinOptions) -> dict[str, object]:
-    """Return the emulator's configuration: the topics, and the subscriptions that a deployment creates."""
+    """Return the emulator's configuration, with the topics and the subscriptions that a deployment creates."""
     return {
         "storage": {"access_log": str(places.access_log), "account": DATA_ACCOUNT, "connection_env": "DataStorage"},
         "queue_connection_env": "AzureWebJobsStorage",
@@ -195,7 +195,7 @@ def event_subscriptions() -> list[dict[str, Any]]:
 
 
 def app_settings(places: Places, published: Mapping[str, str], options: TwinOptions) -> dict[str, str]:
-    """Return every app setting; `published` holds those that publishing assets printed."""
+    """Return all app settings; `published` are the settings that publishing the assets printed."""
     return {
         **workspace_settings(),
         **published,
@@ -232,7 +232,7 @@ def keys(secrets: Secrets) -> dict[str, object]:
 
 
 def workspace_settings() -> dict[str, str]:
-    """Return the settings that name the workspace."""
+    """Return the settings for the workspace."""
     return {
         "LANDFALL_SUBSCRIPTION_ID": SUBSCRIPTION,
         "LANDFALL_RESOURCE_GROUP": RESOURCE_GROUP,
@@ -241,7 +241,7 @@ def workspace_settings() -> dict[str, str]:
 
 
 def local_settings(settings: Mapping[str, str]) -> str:
-    """Return the settings as the ``local.settings.json`` that Azure Functions Core Tools read."""
+    """Return the settings in the format of ``local.settings.json``, for Azure Functions Core Tools."""
     return json.dumps({"IsEncrypted": False, "Values": dict(settings)}, indent=1) + "\n"
 
 

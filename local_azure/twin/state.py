@@ -1,8 +1,8 @@
-"""The resources that one twin locks against other twins: its state folder with the secrets, and its ports.
+"""The resources that a twin locks against other twins: its state folder with the secrets, and its ports.
 
-Binding a port shows whether it is free, but the process that will listen on it binds it a while later. In between
-only a lock keeps a second twin away: one locked file for each port, in the user's cache folder, held open for as long
-as the twin lives. The system releases it however the twin ends.
+Binding a port shows whether it is free, but the process that will listen on it binds it only later. In between, a
+lock excludes other twins: one locked file for each port, in the user's cache folder, which stays open as long as the
+twin lives. The system always releases the lock when the twin ends.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from local_azure.azurite import random_account_key
 from local_azure.processes import TwinError
 
 MAX_TWINS = 20
-"""Maximum number of twins of one clone that run at the same time: more are a mistake."""
+"""Maximum number of twins of one clone at the same time; more are probably a mistake."""
 TWIN_FILE = "twin.json"
 LOCK_FILE = "lock"
 SECRETS_FILE = "secrets.json"
@@ -34,21 +34,21 @@ DEFAULT_PORTS: Mapping[str, int] = {
     "azure_ml": 10443,
     "event_grid": 10080,
 }
-"""Ports to try first: Azurite's, that of Functions hosts, and two that no common program uses."""
+"""Ports to try first: the defaults of Azurite and the Functions host, and two that no common program uses."""
 STRIDE = 10
-"""Taken ports move by tens, so that 10000-10002 become 10010-10012 and stay recognisable."""
+"""Step from a taken port to the next: 10000-10002 become 10010-10012, which are easy to recognise."""
 MAX_MOVES = 400
 
 
 @dataclass(frozen=True, kw_only=True)
 class Secrets:
-    """Keys of a twin, created once for each state folder, so that its data stay readable."""
+    """Keys of a twin. They are created once for each state folder, so that its data stay readable."""
 
     data_account_key: str
     function_key: str
-    """Opens every function; `landfall` uses it."""
+    """Key for every function, which `landfall` uses."""
     master_key: str
-    """Opens the host's admin endpoints too."""
+    """Key that is also valid for the host's admin endpoints."""
     topic_key: str
     identity_header: str
 
@@ -72,18 +72,18 @@ class StateFolder:
     lock: int
 
     def release(self) -> None:
-        """Release the folder; another twin can take it once this twin's child processes have ended too."""
+        """Release the folder. Another twin can use it after this twin's child processes have also ended."""
         os.close(self.lock)
 
     def secrets(self) -> Secrets:
-        """Return the twin's secrets; the first call creates them in a file that only the user can read."""
+        """Return the twin's secrets. The first call creates them in a file that only the user can read."""
         path = self.path / SECRETS_FILE
         if not path.exists():
             write_atomically(path, json.dumps(asdict(Secrets.random()), indent=1), mode=0o600)
         try:
             stored = json.loads(path.read_text())
             known = {field.name for field in fields(Secrets)}
-            if "master_key" not in stored or stored.keys() - known:  # of an earlier version
+            if "master_key" not in stored or stored.keys() - known:  # file of an earlier version
                 stored = {name: stored[name] for name in stored if name in known}
                 stored.setdefault("master_key", Secrets.random().master_key)
                 write_atomically(path, json.dumps(stored, indent=1), mode=0o600)
@@ -93,7 +93,7 @@ class StateFolder:
 
 
 def take_state_folder(base: Path) -> StateFolder:
-    """Take `base`/twin, or `base`/twin-2 and so on where other twins of this clone run.
+    """Lock `base`/twin, or `base`/twin-2 and so on if other twins of this clone run.
 
     Raises TwinError if there are too many, or the folder cannot be written.
     """
@@ -101,7 +101,7 @@ def take_state_folder(base: Path) -> StateFolder:
         folder = base / ("twin" if number == 1 else f"twin-{number}")
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            folder.chmod(0o700)  # whatever its parts write, no other user of this machine can read it
+            folder.chmod(0o700)  # so that no other user of this machine can read the parts' files
             lock = _lock(folder / LOCK_FILE)
         except OSError as error:
             raise TwinError(f"the state folder {folder} cannot be used: {error}") from error
@@ -111,13 +111,13 @@ def take_state_folder(base: Path) -> StateFolder:
 
 
 def running_twins(base: Path) -> list[dict[str, Any]]:
-    """Return the descriptions of a clone's running twins, in order of their numbers."""
+    """Return the descriptions of a clone's running twins, in the order of their numbers."""
     found = sorted(base.glob(f"twin*/{TWIN_FILE}"), key=lambda path: (len(path.parent.name), path.parent.name))
     return [json.loads(path.read_text()) for path in found if _is_locked(path.parent / LOCK_FILE)]
 
 
 def write_atomically(path: Path, text: str, *, mode: int = 0o600) -> None:
-    """Write a file whole or not at all, also where several processes write it."""
+    """Write a file atomically, even if several processes write it."""
     aside = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
     descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
@@ -129,13 +129,13 @@ def write_atomically(path: Path, text: str, *, mode: int = 0o600) -> None:
 
 
 def write_twin_file(folder: Path, members: Mapping[str, Any]) -> None:
-    """Write how to reach the twin; the file holds secrets and only the user can read it."""
+    """Write the twin's description to a file that only the user can read, because it contains secrets."""
     write_atomically(folder / TWIN_FILE, json.dumps(members, indent=1), mode=0o600)
 
 
 @dataclass(frozen=True)
 class Ports:
-    """The twin's ports; `held` keeps them from other twins until `release`."""
+    """The twin's ports; `held` locks them against other twins until `release`."""
 
     numbers: Mapping[str, int]
     held: tuple[int, ...] = field(default=(), repr=False)
@@ -152,7 +152,7 @@ class Ports:
 
 
 def take_ports(defaults: Mapping[str, int] = DEFAULT_PORTS, *, folder: Path | None = None) -> Ports:
-    """Take one free port for each name. Raises TwinError if none is free."""
+    """Lock one free port for each name. Raises TwinError if none is free."""
     locks = folder or cache_folder() / "ports"
     numbers: dict[str, int] = {}
     held: list[int] = []
@@ -170,7 +170,7 @@ def take_ports(defaults: Mapping[str, int] = DEFAULT_PORTS, *, folder: Path | No
 
 
 def cache_folder() -> Path:
-    """Return the folder for what outlives a clone, after the XDG base directory specification."""
+    """Return the folder for files that outlive a clone, by the XDG base directory specification."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "landfall"
 
@@ -187,7 +187,7 @@ def _take(name: str, wanted: int, locks: Path) -> tuple[int, int]:
 
 
 def is_free(port: int) -> bool:
-    """Return whether a server could listen on the port now: on loopback, and on every address, as node does."""
+    """Whether a server could listen on the port now, on loopback and, like node, on every address."""
     for address in ("127.0.0.1", ""):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -199,7 +199,7 @@ def is_free(port: int) -> bool:
 
 
 def _lock(path: Path) -> int | None:
-    """Return a descriptor that holds the lock until it is closed; None where another process has it."""
+    """Return a descriptor that has the lock until it is closed; None if another process has the lock."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     with contextlib.suppress(BlockingIOError):
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

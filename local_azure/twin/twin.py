@@ -1,4 +1,4 @@
-"""Start, wire and stop the twin."""
+"""Start, connect and stop the parts of the twin."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Say = Callable[[str], None]
 
 
 def silent(_line: str) -> None:
-    """Say nothing."""
+    """Print nothing."""
 
 
 class Twin:
@@ -56,11 +56,11 @@ class Twin:
             process.check_running()
 
     def pids(self) -> dict[str, int]:
-        """Return the process id of each part's guard."""
+        """Return the id of each part's guard process."""
         return {name: process.pid for name, process in self._processes.items()}
 
     def start(self, say: Say) -> None:
-        """Start every part, publish the assets, and return when everything answers."""
+        """Start every part, publish the assets, and wait until everything answers."""
         say("starting Azurite (storage) and the Azure ML emulator")
         storage = self._launch(parts.azurite(self.places, self.options))
         azure_ml = self._launch(parts.azure_ml(self.places, self.options))
@@ -78,20 +78,20 @@ class Twin:
         write_twin_file(self.places.folder, self.describe())
 
     def kill_functions_host(self) -> None:
-        """Kill the dev host with SIGKILL in the middle of its work, and start another one."""
+        """Kill the dev host with SIGKILL during its work, and start another one."""
         old = self._processes[FUNCTIONS_HOST]
         old.kill()
-        old.program.log.replace(old.program.log.with_suffix(f".{old.pid}.log"))  # the next one starts its own
+        old.program.log.replace(old.program.log.with_suffix(f".{old.pid}.log"))  # The next host starts its own.
         self._launch(old.program)
 
     def await_functions_host(self) -> None:
-        """Return when the dev host answers. Raises TwinError if it does not."""
+        """Wait until the dev host answers. Raises TwinError if it does not."""
         self._processes[FUNCTIONS_HOST].await_ready()
 
     def stop(self) -> None:
-        """Stop everything that was started: the dev host first, as its functions call the others; storage last.
+        """Stop all started parts: the dev host first, because its functions call the others, and storage last.
 
-        If Azure ML went first, a submission would stay unanswered and keep its lease until that expires.
+        If Azure ML stopped first, a submission would get no answer and keep its lease until the lease expires.
         """
         (self.places.folder / TWIN_FILE).unlink(missing_ok=True)
         problems: list[str] = []
@@ -110,7 +110,7 @@ class Twin:
             raise TwinError("; ".join(problems))
 
     def describe(self) -> dict[str, Any]:
-        """Return the addresses and keys of all parts, for other processes of this user."""
+        """Return the addresses and keys of all parts, for the user's other processes."""
         return {
             "pid": os.getpid(),
             "ports": dict(self.places.ports.numbers),
@@ -129,7 +129,7 @@ class Twin:
         }
 
     def _publish(self) -> dict[str, str]:
-        """Register environment, code, datastores and compute as a deployment does; return the settings it prints."""
+        """Register environment, code, datastores and compute, like a deployment; return the printed settings."""
         try:
             run(parts.publishing(self.places, self.options), label=self._label)
         except TwinError as error:
@@ -149,7 +149,7 @@ class Twin:
 
 @contextlib.contextmanager
 def running_twin(options: TwinOptions, *, say: Say = silent) -> Iterator[Twin]:
-    """Start a twin, and stop it at the end of the block. Raises TwinError if it does not start."""
+    """Run a twin for the duration of the block. Raises TwinError if it does not start."""
     keep_loopback_direct()
     state = take_state_folder(options.base)
     ports = None
@@ -161,7 +161,7 @@ def running_twin(options: TwinOptions, *, say: Say = silent) -> Iterator[Twin]:
             twin.start(say)
             yield twin
         except BaseException:
-            with contextlib.suppress(OSError):  # the terminal may have hung up
+            with contextlib.suppress(OSError):  # The terminal may be closed.
                 say("stopping everything")
             raise
         finally:

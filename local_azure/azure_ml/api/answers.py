@@ -1,4 +1,4 @@
-"""Disturbed answers: faults scripted for single calls, and the answer of each named fault."""
+"""Faulty answers: faults scripted for single calls, and the answer of each named fault."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _JOB = re.compile(r"/jobs/(?P<name>[^/]+)/?$")
 class Fault:
     """The fault of one call. Delays are in seconds, before and after its effect.
 
-    With `status` the call gets that answer and has no effect, unless `effect_first`; `drop` cuts the connection
-    before the effect, `drop_after` after it; `truncate` ends the answer in the middle.
+    With `status` the call gets that status and has no effect, unless `effect_first` is set. `drop` closes the
+    connection before the effect, `drop_after` after it; `truncate` ends the answer in the middle.
     """
 
     status: int | None = None
@@ -36,7 +36,7 @@ class Fault:
     truncate: bool = False
 
     def refusal(self) -> ServiceError | None:
-        """Return the scripted error; None if the call is answered."""
+        """Return the scripted error; None if the call is answered normally."""
         if self.status is None:
             return None
         headers = {} if self.retry_after_s is None else {"Retry-After": f"{self.retry_after_s:g}"}
@@ -55,7 +55,7 @@ class _Script:
 
 
 class Faults:
-    """Scripts in the order in which they were added; a call uses the first one that matches it."""
+    """Scripts in the order in which they were added; a call uses the first matching script."""
 
     def __init__(self) -> None:
         self._scripts: list[_Script] = []
@@ -82,7 +82,7 @@ class Faults:
             self._scripts.clear()
 
     def pending(self) -> int:
-        """Return how many calls will still be disturbed."""
+        """Return how many calls will still get a fault."""
         with self._lock:
             return sum(script.left for script in self._scripts)
 
@@ -114,7 +114,7 @@ _THROTTLED = (
     "additional tokens are available. Refer to https://aka.ms/arm-throttling for additional information."
 )
 UNKNOWN_COMPUTE: Any = {"message": "Unknown compute target.", "inner": ("BadArgument", "UnknownTargetType")}
-"""As recorded from the service: it does not say which compute."""
+"""As recorded from the service, which does not name the compute."""
 ANSWERS: Mapping[AnswerFault, Fault] = {
     AnswerFault.CONFLICT: Fault(
         status=409, code="Conflict", message="Another operation on this job is in progress. Try again later."
@@ -135,10 +135,10 @@ ANSWERS: Mapping[AnswerFault, Fault] = {
     ),
     AnswerFault.UNKNOWN_COMPUTE: Fault(status=400, code="UserError", **UNKNOWN_COMPUTE),
 }
-"""Answer of each named fault to the submission of a job. Faults without an answer act before the submission."""
+"""Answer of each named fault to the submission of a job. A fault without an answer acts before the submission."""
 
 
 def named_fault(faults: JobFaults, method: str, path: str) -> AnswerFault | None:
-    """Return the named fault of a call: submissions of jobs have one, if it was switched on."""
+    """Return the named fault of a call; only submissions of jobs have one, if it is activated."""
     job = _JOB.search(path) if method == "PUT" else None
     return faults.next_for(job["name"], AnswerFault) if job else None

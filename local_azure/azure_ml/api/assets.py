@@ -42,7 +42,7 @@ def get_version(emulator: Emulator, call: Call) -> Answer:
 
 
 def list_versions(emulator: Emulator, call: Call) -> Answer:
-    """List versions, newest first where asked; `hash` finds code by content under any name."""
+    """List versions, newest first on request; `hash` finds code by content under any name."""
     kind = call.parts["kind"].lower()
     digest = call.query.get("hash")
     prefix = f"{call.workspace_id}/{kind}/" if digest else call.path.rstrip("/") + "/"
@@ -50,7 +50,7 @@ def list_versions(emulator: Emulator, call: Call) -> Answer:
     if digest:
         found = [one for one in found if _hash(one) == digest]
     elif not found and kind == "models":
-        raise not_found("Model container was not found.")  # normal: the client asks before the first version
+        raise not_found("Model container was not found.")  # The client asks even before the first version exists.
     if call.query.get("$orderBy", "").lower() == "createdtime desc":
         found.reverse()
     limit = call.number("$top", len(found))
@@ -97,7 +97,7 @@ def start_pending_upload(emulator: Emulator, call: Call) -> Answer:
 def _version(kind: str, call: Call, properties: Document) -> Document:
     added: dict[str, Any] = {"provisioningState": "Succeeded"}
     if kind == "models":
-        added["flavors"] = properties.get("flavors") or {}  # the client fails on an answer without it
+        added["flavors"] = properties.get("flavors") or {}  # The client fails on an answer without it.
     return {
         "id": call.path,
         "name": call.parts["version"],
@@ -150,7 +150,7 @@ _SOURCES = {"data": "dataUri", "models": "modelUri"}
 
 
 def _check_source(emulator: Emulator, workspace_id: str, member: str, uri: str | None) -> None:
-    """Refuse an asset whose files are in a datastore, or are the output of a job, that does not exist."""
+    """Refuse an asset whose files refer to a datastore, or to the output of a job, that does not exist."""
     if uri is None or not uri.startswith("azureml://"):
         return
     names = catalogue(emulator.store, emulator.runs, workspace_id, emulator.storage.workspace_account)

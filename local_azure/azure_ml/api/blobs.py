@@ -1,4 +1,4 @@
-"""The workspace's storage, read with an identity: without a certificate of its own Azurite takes keys only."""
+"""Access to the workspace's storage with an identity, because Azurite without a certificate accepts only keys."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _NOT_PASSED_ON = frozenset({"authorization", "host", "connection", "content-leng
 
 
 def get_blob(emulator: Emulator, call: Call) -> Answer:
-    """Answer a read of the workspace's account as storage does, for an identity that may read it."""
+    """Answer a read of the workspace's account like storage, for an identity that may read it."""
     return _pass_on(emulator, call, emulator.settings.log_readers, emulator.storage.reader_url)
 
 
 def put_blob(emulator: Emulator, call: Call) -> Answer:
-    """Answer a write to it, for an identity that may write."""
+    """Answer a write to the workspace's account, for an identity that may write."""
     return _pass_on(emulator, call, emulator.settings.storage_writers, emulator.storage.upload_url)
 
 

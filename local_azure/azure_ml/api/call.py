@@ -1,4 +1,4 @@
-"""A call as handlers see it, the answer that they return, and the check of request bodies by their schemas."""
+"""Calls and answers of the handlers, and the check of request bodies by their schemas."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _DIRECTORY = Path(__file__).parent / "schemas"
 
 @dataclass(frozen=True, kw_only=True)
 class Call:
-    """One request. `path` is decoded, as the client wrote it; `parts` are the route's named pieces."""
+    """One request. `path` is the client's path, decoded; `parts` are the route's named parts."""
 
     method: str
     path: str
@@ -33,18 +33,18 @@ class Call:
 
     @property
     def workspace_id(self) -> str:
-        """ARM id of the workspace that the path names."""
+        """ARM id of the workspace in the path."""
         return self.parts["workspace_id"]
 
     def number(self, name: str, default: int) -> int:
-        """Return a query parameter as a number of 0 or more. Raises ServiceError 400 where it is not one."""
+        """Return a query parameter as a number of 0 or more. Raises ServiceError 400 if it is not."""
         text = self.query.get(name, str(default))
         if not (text.isascii() and text.isdigit()):
             raise ServiceError(400, "UserError", f"Query parameter {name} must be a number, 0 or more, not {text!r}.")
         return int(text)
 
     def document(self) -> dict[str, Any]:
-        """Return the body as a JSON object. Raises ServiceError 400 where it is not one."""
+        """Return the body as a JSON object. Raises ServiceError 400 if it is not."""
         if not isinstance(self.body, dict):
             raise ServiceError(400, "UserError", "The request body must be a JSON object.")
         return self.body
@@ -62,7 +62,7 @@ class Answer:
 
 
 def system_data() -> dict[str, str]:
-    """Return who created a resource and when, as ARM adds it."""
+    """Return the creator and time of creation of a resource, as ARM adds them."""
     now = iso(utcnow())
     return {"createdAt": now, "createdBy": "twin", "createdByType": "Application", "lastModifiedAt": now}
 

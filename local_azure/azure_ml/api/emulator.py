@@ -1,6 +1,6 @@
-"""A running emulator as handlers see it, with what only an emulator has: a log of calls, and scripted faults.
+"""A running emulator, for its handlers, with the log of calls and the scripted faults that Azure does not have.
 
-The endpoints at the end are for tests, the demo and `landfall up`; the product never calls them.
+The endpoints at the end are for tests, the demo and `landfall up`. The product never calls them.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from local_azure.azure_ml.workspace import COMPUTES, Store
 _CALLS_KEPT = 100_000
 _MAX_TIMES = 1000
 _MAX_ADVANCE_S = 366 * 24 * 3600
-_LOG_BYTES = 1 << 20  # one answer; ask again from X-Next-Offset
+_LOG_BYTES = 1 << 20  # size of one answer; continue at X-Next-Offset
 
 
 @dataclass(frozen=True, kw_only=True)
 class Emulator:
-    """Everything a handler may need."""
+    """All objects that handlers need."""
 
     bench: Workbench
     executions: Executions
@@ -77,7 +77,7 @@ class LoggedCall:
     path: str
     query: dict[str, str]
     status: int
-    caller: str | None  # client id from the token
+    caller: str | None  # the client id in the token
     user_agent: str | None
 
 
@@ -94,18 +94,18 @@ class CallLog:
             self._calls.append(call)
 
     def all(self) -> list[dict[str, Any]]:
-        """Return every call that is kept, oldest first."""
+        """Return all stored calls, oldest first."""
         with self._lock:
             return [asdict(call) for call in self._calls]
 
 
 def get_calls(emulator: Emulator, _call: Call) -> Answer:
-    """List every call to ARM and run history, in order."""
+    """List all calls to ARM and run history, in order."""
     return Answer(body={"calls": emulator.calls.all()})
 
 
 def get_cluster(emulator: Emulator, _call: Call) -> Answer:
-    """List the nodes of every compute, and why they are simulated, None if they are not."""
+    """List the nodes of every compute, and the reason why they are simulated (null if they are not)."""
     computes = []
     for resource in emulator.store.below(COMPUTES, "/"):
         cluster = emulator.pool.snapshot(resource["id"])
@@ -125,7 +125,7 @@ def get_cluster(emulator: Emulator, _call: Call) -> Answer:
 
 
 def get_log(emulator: Emulator, call: Call) -> Answer:
-    """Return the root's output from byte `offset` on; X-Next-Offset has the next offset, X-Started-At the start."""
+    """Return the root's output from byte `offset`; X-Next-Offset is the next offset, X-Started-At the start time."""
     logs = emulator.bench.run_root(call.parts["name"]) / "logs" / "user_logs"
     offset = call.number("offset", 0)
     run = next((run for run in emulator.runs.below("/") if run.name == call.parts["name"]), None)
@@ -137,7 +137,7 @@ def get_log(emulator: Emulator, call: Call) -> Answer:
 
 
 def post_fault(emulator: Emulator, call: Call) -> Answer:
-    """Script the next answers; with `{"fault": name, "job": part of a name, "times": n}` a fault by its name."""
+    """Script the next answers, or with `{"fault": name, "job": part of a name, "times": n}` a named fault."""
     script = call.document()
     if "fault" in script:
         add_named_fault(emulator.bench.faults, script)
@@ -162,12 +162,12 @@ def add_named_fault(faults: JobFaults, script: Mapping[str, Any]) -> None:
 
 
 def get_faults(emulator: Emulator, _call: Call) -> Answer:
-    """Return how many calls and jobs will still be disturbed, and which jobs have met a fault by its name."""
+    """Return how many calls and jobs will still get a fault, and which jobs had which named fault."""
     return Answer(body=_pending(emulator))
 
 
 def delete_faults(emulator: Emulator, call: Call) -> Answer:
-    """Remove all scripts; with `?of=calls` those of calls, and leave the faults by name."""
+    """Remove all scripts; with `?of=calls` only those of calls, and keep named faults."""
     emulator.faults.clear()
     if call.query.get("of") != "calls":
         emulator.bench.faults.clear()
@@ -190,7 +190,7 @@ def _pending(emulator: Emulator) -> dict[str, Any]:
 
 
 def _block(logs: Path, offset: int) -> bytes:
-    """Return up to _LOG_BYTES of the root's log, cut at a line's end so that no character is split."""
+    """Return up to _LOG_BYTES of the root's log, cut at the end of a line, so that no character is split."""
     root = next(iter(sorted(logs.glob("*.txt"))), None)
     if root is None:
         return b""

@@ -1,4 +1,4 @@
-"""HTTP around the handlers: which handler answers which path, scripted faults, tokens, errors and the call log."""
+"""HTTP for the handlers: routes, scripted faults, tokens, errors and the call log."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from local_azure.azure_ml.api.throttling import Throttling
 from local_azure.azure_ml.faults import AnswerFault
 from local_azure.azure_ml.service import ServiceError
 
-_BODY_LIMIT_BYTES = 5 << 20  # blocks of blobs have 4 MiB
-_NOT_LOGGED = ("/twin/", "/msi/")  # and not affected by faults
+_BODY_LIMIT_BYTES = 5 << 20  # Blocks of blobs have 4 MiB.
+_NOT_LOGGED = ("/twin/", "/msi/")  # also not affected by faults
 _ARM = "/subscriptions/"
 _TRACKING = "/mlflow/"
 _ARTIFACT_LIMIT_BYTES = 64 << 20
@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 
 
 class AzureMlApi:
-    """Answers calls to one emulator at `base_url`; `application` connects it to HTTP."""
+    """Answers calls to one emulator at `base_url`; `application` connects the object to HTTP."""
 
     def __init__(self, emulator: Emulator, base_url: str) -> None:
         self._emulator = emulator
@@ -49,7 +49,7 @@ class AzureMlApi:
         return application
 
     def application_of_jobs(self) -> web.Application:
-        """Return the application that jobs reach: MLflow's part, without faults and the log of calls."""
+        """Return the application for jobs: only MLflow's API, without faults and the log of calls."""
         application = web.Application(client_max_size=_ARTIFACT_LIMIT_BYTES)
         application.router.add_route("*", "/{path:.*}", self._answer_job)
         return application
@@ -71,7 +71,7 @@ class AzureMlApi:
         return _response(answer)
 
     def _fault(self, request: web.Request) -> Fault:
-        """Return what happens to this call; tokens that expire and names that are taken come before it."""
+        """Return the fault of a call. Faults that expire tokens or take names act here, before the call."""
         emulator, path = self._emulator, request.path.rstrip("/")
         named = named_fault(emulator.bench.faults, request.method, path)
         if named is AnswerFault.EXPIRED_TOKEN:
@@ -94,7 +94,7 @@ class AzureMlApi:
         return answer if refusal is None else _refused(refusal)
 
     async def _handle(self, request: web.Request) -> Answer:
-        """Answer a call; every error becomes an answer."""
+        """Answer a call; errors become answers too."""
         headers: Mapping[str, str] = {}
         try:
             route, parts = find_route(request.method, request.path)
@@ -122,7 +122,7 @@ class AzureMlApi:
         )
 
     def _caller(self, request: web.Request) -> str | None:
-        with contextlib.suppress(ServiceError):  # the call itself is refused later, and logged without a caller
+        with contextlib.suppress(ServiceError):  # The call itself is refused later, and logged without a caller.
             return self._emulator.tokens.caller(request.headers.get("Authorization"))
         return None
 
@@ -141,7 +141,7 @@ class AzureMlApi:
 
 
 async def _body(request: web.Request) -> Any:
-    """Return the bytes of a blob, or what JSON says."""
+    """Return the bytes of a blob, or the parsed JSON."""
     try:
         if request.path.startswith("/blob/") or "/mlflow-artifacts/" in request.path:
             return await request.read()
@@ -150,7 +150,7 @@ async def _body(request: web.Request) -> Any:
     except web.HTTPRequestEntityTooLarge as error:
         limit = f"The request body is larger than {request.client_max_size} bytes."
         raise ServiceError(413, "RequestEntityTooLarge", limit) from error
-    except ValueError as error:  # wrong JSON, or wrong encoding of the text
+    except ValueError as error:  # malformed JSON or encoding
         raise ServiceError(400, "UserError", f"The request body is not JSON: {error}.") from error
 
 
@@ -195,7 +195,7 @@ _ASSET = _WORKSPACE + r"/(?P<kind>codes|data|environments|models)"
 
 @dataclass(frozen=True, kw_only=True)
 class HandlerRoute:
-    """A method and a shape of path; `open` ones need no token, or check it. ARM paths compare without case."""
+    """A method and a path pattern. `open` routes need no token, or check it themselves. ARM paths ignore case."""
 
     method: str
     pattern: re.Pattern[str]
@@ -259,7 +259,7 @@ ROUTES = [
 
 
 def find_route(method: str, path: str) -> tuple[HandlerRoute, Mapping[str, str]]:
-    """Return the route for a call and the named pieces of its path. Raises ServiceError 404 or 405 without one."""
+    """Return the route for a call and the named parts of its path. Raises ServiceError 404 or 405 without a route."""
     trimmed = path.rstrip("/")
     matches = [(route, match) for route in ROUTES if (match := route.pattern.fullmatch(trimmed))]
     for route, match in matches:

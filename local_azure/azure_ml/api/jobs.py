@@ -1,4 +1,4 @@
-"""Jobs and run history: submit, describe, cancel, and where the logs are."""
+"""Jobs and run history: submit, describe and cancel jobs, and locate logs."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from local_azure.azure_ml.spec import JobSpec, job_spec
 from local_azure.azure_ml.storage import log_location, output_uri
 from local_azure.azure_ml.workspace import COMPUTES, Document
 
-NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9\-_]{0,254}")  # the service's own rule
+NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9\-_]{0,254}")  # the service's rule
 _UPDATABLE = {"description", "tags", "displayName", "properties", "isArchived"}
 
 
 def put_job(emulator: Emulator, call: Call) -> Answer:
-    """Submit a job. A name that exists refers to its job: equal content updates tags, other content is refused."""
+    """Submit a job. For an existing name, equal content updates the tags and other content is refused."""
     body, name = call.document(), call.parts["name"]
     check_body("jobs", body)
     if not NAME.fullmatch(name):
@@ -38,7 +38,7 @@ def put_job(emulator: Emulator, call: Call) -> Answer:
 
 
 def take_name(emulator: Emulator, job_id: str) -> None:
-    """Give the name of a job that is being submitted to another job, which has ended."""
+    """Use the name of a job that is about to be submitted for another job, which has ended."""
     workspace_id, _, name = job_id.rpartition("/jobs/")
     if emulator.runs.get(job_id) is None:
         properties = {
@@ -57,12 +57,12 @@ def take_name(emulator: Emulator, job_id: str) -> None:
 
 
 def get_job(emulator: Emulator, call: Call) -> Answer:
-    """Describe a job as it is now."""
+    """Describe a job in its current state."""
     return Answer(body=job_resource(_existing(emulator, call.path)))
 
 
 def list_jobs(emulator: Emulator, call: Call) -> Answer:
-    """List jobs, newest first; `tag` is name or name=value."""
+    """List jobs, newest first; `tag` is `name` or `name=value`."""
     runs = emulator.runs.below(call.path.rstrip("/"))[::-1]
     if call.query.get("listViewType") == "ActiveOnly":
         runs = [run for run in runs if not run.properties.get("isArchived")]
@@ -72,7 +72,7 @@ def list_jobs(emulator: Emulator, call: Call) -> Answer:
 
 
 def cancel_job(emulator: Emulator, call: Call) -> Answer:
-    """Ask a run to stop; a run that has ended, or is finalizing, stays as it is."""
+    """Request a run to stop. A run that has ended, or is finalizing, stays as it is."""
     run = _existing(emulator, call.path.rpartition("/")[0])
     try:
         emulator.runs.move(run.job_id, RunState.CANCEL_REQUESTED)
@@ -84,7 +84,7 @@ def cancel_job(emulator: Emulator, call: Call) -> Answer:
 
 
 def get_cancel_result(emulator: Emulator, call: Call) -> Answer:
-    """Answer 202 while the run is still ending, then 200."""
+    """Answer 202 while the run is ending, then 200."""
     runs = [run for run in emulator.runs.below("/") if run.name == call.parts["operation"]]
     if any(run.status is RunState.CANCEL_REQUESTED for run in runs):
         return Answer(status=202, headers={"Location": call.base_url + call.path, "Retry-After": "1"})
@@ -92,7 +92,7 @@ def get_cancel_result(emulator: Emulator, call: Call) -> Answer:
 
 
 def job_resource(run: Run) -> Document:
-    """Render a run as the ARM resource of its job."""
+    """Return a run as the ARM resource of its job."""
     outputs = {
         name: {**definition, "uri": output_uri(run.name, name, definition)}
         for name, definition in (run.properties.get("outputs") or {}).items()
@@ -150,7 +150,7 @@ def _new_run(call: Call, properties: Document) -> Run:
 
 
 def _updated(emulator: Emulator, existing: Run, new: Document) -> Run:
-    """Apply what may be updated; tags are merged, and none is removed."""
+    """Apply the allowed updates; tags are merged, and none is removed."""
     old = existing.properties
     changed = [name for name in sorted(old.keys() | new.keys()) if _differs(name, old, new)]
     if changed:
@@ -170,7 +170,7 @@ def _updated(emulator: Emulator, existing: Run, new: Document) -> Run:
 def _differs(name: str, old: Document, new: Document) -> bool:
     if name in _UPDATABLE:
         return False
-    return (old.get(name) or None) != (new.get(name) or None)  # absent, null and empty are the same
+    return (old.get(name) or None) != (new.get(name) or None)  # Absent, null and empty are equal.
 
 
 def _check_references(emulator: Emulator, spec: JobSpec) -> None:
@@ -194,7 +194,7 @@ def _has_tag(run: Run, wanted: str) -> bool:
 
 
 def get_run_details(emulator: Emulator, call: Call) -> Answer:
-    """Describe a run with its error and with addresses of its logs."""
+    """Describe a run with its error and the addresses of its logs."""
     run = _run(emulator, call)
     storage = emulator.storage
     logs = {name: storage.read_url(log_location(storage, run.name, name)) for name in run.log_files}

@@ -17,7 +17,7 @@ from local_azure.azure_ml.workspace import BUILT_IN_DATASTORES, COMPUTES, DATAST
 
 _DATA_PLANES = ("api", "history", "experimentation", "mlflow", "modelmanagement")
 
-COMPUTE_NAME = re.compile(r"[a-zA-Z](?![a-zA-Z0-9-]*-\d+$)[a-zA-Z0-9\-]{2,23}")  # the service's own rule
+COMPUTE_NAME = re.compile(r"[a-zA-Z](?![a-zA-Z0-9-]*-\d+$)[a-zA-Z0-9\-]{2,23}")  # the service's rule
 _DEFAULT_IDLE = "PT120S"
 
 
@@ -49,12 +49,12 @@ def get_workspace(emulator: Emulator, call: Call) -> Answer:
 
 
 def get_discovery(_emulator: Emulator, call: Call) -> Answer:
-    """Point every data plane service at this server."""
+    """Return this server as the address of every data plane service."""
     return Answer(body=dict.fromkeys(_DATA_PLANES, call.base_url))
 
 
 def get_token(emulator: Emulator, call: Call) -> Answer:
-    """Issue a token to callers that present the header's secret."""
+    """Issue a token to callers whose header has the secret."""
     presented = call.headers.get("X-IDENTITY-HEADER", "")
     if not hmac.compare_digest(presented.encode(), emulator.settings.identity_header.encode()):
         raise ServiceError(401, "Unauthorized", "X-IDENTITY-HEADER does not match IDENTITY_HEADER.")
@@ -73,7 +73,7 @@ def get_token(emulator: Emulator, call: Call) -> Answer:
 
 
 def put_datastore(emulator: Emulator, call: Call) -> Answer:
-    """Register a datastore; its secrets are not stored, because nothing here reads them."""
+    """Register a datastore. Its secrets are not stored, because the emulator does not use them."""
     body = call.document()
     check_body("datastores", body)
     properties = dict(body["properties"])
@@ -90,7 +90,7 @@ def get_datastore(emulator: Emulator, call: Call) -> Answer:
 
 
 def list_datastores(emulator: Emulator, call: Call) -> Answer:
-    """List the built-in datastores, then the registered ones; `isDefault=true` lists the default one only."""
+    """List the built-in datastores, then the registered ones; `isDefault=true` lists only the default."""
     built_in = [_described(emulator, call.workspace_id, name) for name in BUILT_IN_DATASTORES]
     registered = emulator.store.below(DATASTORES, call.path.rstrip("/") + "/")
     found = [*built_in, *registered]
@@ -118,7 +118,7 @@ def _datastore_resource(path: str, name: str, properties: Document) -> Document:
 
 
 def put_compute(emulator: Emulator, call: Call) -> Answer:
-    """Create or update a cluster; the client then polls the operation."""
+    """Create or update a cluster. The client then polls the operation."""
     body = call.document()
     check_body("computes", body)
     _check_name(call.parts["name"])
@@ -142,7 +142,7 @@ def put_compute(emulator: Emulator, call: Call) -> Answer:
 
 
 def get_compute(emulator: Emulator, call: Call) -> Answer:
-    """Describe a cluster with its nodes as they are now."""
+    """Describe a cluster with its current nodes."""
     resource = emulator.store.get(COMPUTES, call.path)
     if resource is None:
         raise not_found(f"Compute {call.parts['name']} was not found.")
@@ -156,12 +156,12 @@ def list_computes(emulator: Emulator, call: Call) -> Answer:
 
 
 def get_operation(_emulator: Emulator, call: Call) -> Answer:
-    """Answer that the operation is done: a simulated cluster exists at once."""
+    """Answer that the operation is complete, because a simulated cluster exists at once."""
     return Answer(body={"id": call.path, "name": call.parts["operation"], "status": "Succeeded"})
 
 
 def compute_scale(body: Document, idle_override_s: float | None) -> Scale:
-    """Return how a cluster scales. Raises ServiceError 400 where the numbers contradict each other."""
+    """Return how a cluster scales. Raises ServiceError 400 if the numbers contradict each other."""
     settings = body["properties"].get("properties", {}).get("scaleSettings", {"maxNodeCount": 1})
     try:
         idle_s = duration_s(settings.get("nodeIdleTimeBeforeScaleDown") or _DEFAULT_IDLE)
@@ -181,7 +181,7 @@ def _check_name(name: str) -> None:
 
 
 def _check_unchanged(existing: Document, wanted: Document) -> None:
-    """Raise ServiceError if an update would change what a cluster keeps for good."""
+    """Raise ServiceError if an update would change immutable properties of a cluster."""
     for name in ("vmSize", "vmPriority"):
         if str(existing.get(name)).lower() != str(wanted.get(name)).lower():
             message = f"{name} of a cluster cannot be changed from {existing.get(name)} to {wanted.get(name)}."

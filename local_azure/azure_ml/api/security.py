@@ -1,6 +1,6 @@
 """Bearer tokens, and the emulator's certificate authority with its server certificate for localhost.
 
-Tokens are issued by the managed identity endpoint and checked on every other call.
+The managed identity endpoint issues the tokens, and every other call checks them.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from local_azure.azure_ml.service import ServiceError, utcnow
 
-LIFETIME_S = 24 * 3600  # what App Service hands out
+LIFETIME_S = 24 * 3600  # as in App Service
 SYSTEM_IDENTITY = "system"
 RUN_AUDIENCE = "landfall-twin-run"
-"""Resource of the tokens that jobs have for their own runs; they open nothing else."""
+"""Resource of the tokens that jobs have for their own runs; it gives access to nothing else."""
 _ALGORITHM = "HS256"
 
 CERTIFICATE_LIFETIME = dt.timedelta(days=90)
@@ -41,14 +41,14 @@ class Token:
 
 
 class TokenIssuer:
-    """Issues tokens that carry the client id of an identity, and reads it back."""
+    """Issues tokens that contain the client id of an identity, and reads it from tokens."""
 
     def __init__(self, key: bytes) -> None:
         self._key = key
         self._epoch = 0
 
     def expire_all(self) -> None:
-        """Refuse every token that was issued so far, as if it had expired."""
+        """Refuse all tokens that were issued so far, as if they had expired."""
         self._epoch += 1
 
     def issue(self, client_id: str, resource: str) -> Token:
@@ -66,7 +66,7 @@ class TokenIssuer:
     def caller(self, authorization: str | None, audience: str | None = None) -> str:
         """Return the client id in an Authorization header. Raises ServiceError 401 without a valid token.
 
-        ``audience``: the resource that the token must be for; None where any will do but that of runs.
+        ``audience``: the resource that the token must be for; if None, any resource except that of runs.
         """
         claims = self._claims(authorization)
         resource = str(claims["aud"]).rstrip("/")
@@ -77,7 +77,7 @@ class TokenIssuer:
         return str(claims["appid"])
 
     def is_of_run(self, authorization: str | None) -> bool:
-        """Whether the token in an Authorization header is a job's. Raises ServiceError 401 without a valid token."""
+        """Whether an Authorization header has the token of a job. Raises ServiceError 401 without a valid token."""
         return str(self._claims(authorization)["aud"]) == RUN_AUDIENCE
 
     def _claims(self, authorization: str | None) -> dict[str, Any]:
@@ -108,7 +108,7 @@ def _unauthorised(code: str, message: str) -> ServiceError:
 
 @dataclass(frozen=True, kw_only=True)
 class CertificateFiles:
-    """Paths: `ca` is public, `server` holds the certificate and the private key."""
+    """Paths of certificates: `ca` is public, `server` contains the certificate and the private key."""
 
     ca: Path
     server: Path
@@ -121,7 +121,7 @@ class CertificateFiles:
 
 
 def certificate_files(directory: Path) -> CertificateFiles:
-    """Reuse the pair in `directory` while it is valid, so that clients keep their trust; otherwise create one."""
+    """Return the valid pair in `directory`, so that clients continue to trust it; otherwise create one."""
     files = CertificateFiles(ca=directory / "ca.pem", server=directory / "server.pem")
     if not _still_valid(files):
         _write_new_pair(files)
@@ -148,7 +148,7 @@ def _write_new_pair(files: CertificateFiles) -> None:
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """Write a file atomically that only its owner may read."""
+    """Atomically write a file that only its owner may read."""
     temporary = path.with_suffix(".new")
     temporary.unlink(missing_ok=True)
     with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:

@@ -1,4 +1,4 @@
-"""VM sizes and quotas of the emulator's region, and the refusal of clusters for which the region has no nodes."""
+"""VM sizes and quotas of the emulator's region, and the refusal of clusters with sizes that it does not have."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from shared.vm_sizes import checked_name, retirement, vm_size, vm_size_names
 
 CPU_SIZES = ("Standard_D2s_v3", "Standard_D4s_v3", "Standard_D8s_v5", "Standard_DS3_v2")
 LIMIT_VCPUS = 10_000
-"""Quota of each family; a real subscription starts without GPU quota."""
+"""Quota of each family. A new subscription in Azure has no GPU quota."""
 LOW_PRIORITY_QUOTA = "Total Cluster LowPriority Regional vCPUs"
 _NAME = re.compile(r"Standard_([A-Z]+)(\d+)([a-z]*)((?:_[A-Z]\w*?)?)(?:_(v\d+))?", re.IGNORECASE)
 
@@ -26,21 +26,21 @@ def list_sizes(emulator: Emulator, call: Call) -> Answer:
 
 
 def list_usages(emulator: Emulator, call: Call) -> Answer:
-    """List the quotas of the region with what the clusters use: one for each family, and one for low priority."""
+    """List the region's quotas and their usage by clusters: one for each family, and one for low priority."""
     _check_reader(emulator, call, "usages")
     offered = {name.lower(): name for name in _offered(emulator.settings.location)}
     names = dict.fromkeys(_quota_name(name, "Dedicated") for name in offered.values())
     used: Counter[str] = Counter()
     for compute in emulator.store.below(COMPUTES, f"/subscriptions/{call.path.split('/')[2]}/"):
         own = compute["properties"].get("properties") or {}
-        size = offered.get(own["vmSize"].lower(), own["vmSize"])  # sizes compare without case
+        size = offered.get(own["vmSize"].lower(), own["vmSize"])  # Sizes compare without case.
         nodes = len(emulator.pool.snapshot(compute["id"]).nodes)
         used[_quota_name(size, own["vmPriority"])] += nodes * int(_described(size)["vCPUs"])
     return Answer(body={"value": [_usage(name, used[name]) for name in (*names, LOW_PRIORITY_QUOTA)]})
 
 
 def _check_reader(emulator: Emulator, call: Call, kind: str) -> None:
-    """Raise ServiceError 403, as Azure Resource Manager does, where the caller has no role on the subscription."""
+    """Raise ServiceError 403, like Azure Resource Manager, if the caller has no role on the subscription."""
     caller, scope = emulator.tokens.caller(call.headers.get("Authorization")), "/".join(call.path.split("/")[:3])
     if caller not in emulator.settings.subscription_readers:
         raise ServiceError(
@@ -59,7 +59,7 @@ def _quota_name(size: str, priority: str) -> str:
 
 
 def check_size(name: str | None, location: str) -> None:
-    """Raise ServiceError if the region has no such size, with the words of a recorded refusal.
+    """Raise ServiceError if the region has no such size, with the text of a recorded refusal.
 
     Source: github.com/Azure/MachineLearningNotebooks, issue 1169.
     """
@@ -81,7 +81,7 @@ def _offered(location: str) -> list[str]:
 
 
 def _family(name: str) -> str:
-    """Return the family of a size, as in `NCSv3` for Standard_NC6s_v3; Azure's own spelling varies."""
+    """Return the family of a size, such as `NCSv3` for Standard_NC6s_v3; Azure's own spelling varies."""
     found = _NAME.fullmatch(name)
     letters, _, features, accelerator, version = found.groups() if found else (name, "", "", "", "")
     return f"{letters}{features.upper()}{accelerator.strip('_')}{version or ''}"

@@ -14,7 +14,7 @@ from local_azure.azure_ml.service import ServiceError
 
 @dataclass(frozen=True, kw_only=True)
 class Limit:
-    """How many requests may come at once, and how many each second after that."""
+    """Maximum number of requests at once, and per second after that."""
 
     burst: int
     per_s: float
@@ -24,15 +24,15 @@ LIMITS = {"reads": Limit(burst=250, per_s=25), "writes": Limit(burst=200, per_s=
 
 
 class Throttling:
-    """Counts the requests of each caller; safe between threads."""
+    """Counts the requests of each caller; thread-safe."""
 
     def __init__(self, now_s: Callable[[], float]) -> None:
         self._now_s = now_s
-        self._buckets: dict[tuple[str, str], tuple[float, float]] = {}  # tokens left, and when that was
+        self._buckets: dict[tuple[str, str], tuple[float, float]] = {}  # tokens left, and the time of that count
         self._lock = threading.Lock()
 
     def take(self, caller: str, method: str) -> dict[str, str]:
-        """Count a request; return the headers that say what is left. Raises ServiceError 429 where nothing is."""
+        """Count a request; return the headers with the remaining requests. Raises ServiceError 429 if none remain."""
         kind = "reads" if method in ("GET", "HEAD") else "writes"
         limit, now_s = LIMITS[kind], self._now_s()
         with self._lock:

@@ -1,7 +1,7 @@
-"""MLflow's tracking API, for the job's own run: what a script's `mlflow` client logs, and what the app reads.
+"""MLflow's tracking API for a job's own run: a script's `mlflow` client writes to it, and the app reads it.
 
-A job's ranks reach it through a socket in the file system, as their nodes have no way to this machine's loopback
-(rank.py). Each job has a token to read and write its own run only; the app only reads. Names, routes and limits are
+A job's ranks reach it through a socket in the file system, because their nodes cannot reach this machine's loopback
+(rank.py). Each job has a token to read and write only its own run; the app only reads. Names, routes and limits are
 those of MLflow's REST API: https://mlflow.org/docs/latest/rest-api.html
 """
 
@@ -23,7 +23,7 @@ from local_azure.azure_ml.workspace import Document
 
 KIND = "tracked"
 MAX_METRIC_NAMES = 50
-"""Names that a run may have, as Azure ML's limits say."""
+"""Maximum number of names in a run, by Azure ML's limits."""
 MAX_METRICS, MAX_PARAMS, MAX_TAGS, MAX_ITEMS = 1000, 100, 100, 1000
 """Limits of one call."""
 MAX_PARAMS_OF_RUN, MAX_NAME_CHARS, MAX_PARAM_CHARS, MAX_TAG_CHARS = 500, 250, 500, 5000
@@ -33,7 +33,7 @@ _STATUS = {RunState.COMPLETED: "FINISHED", RunState.FAILED: "FAILED", RunState.C
 
 
 def run_variables(run: Run, tokens: TokenIssuer) -> Mapping[str, str]:
-    """Return the variables by which `mlflow` finds a job's run; rank.py puts the port into the address."""
+    """Return the variables with which `mlflow` finds a job's run; rank.py completes the address with the port."""
     return {
         "MLFLOW_TRACKING_URI": f"http://127.0.0.1:0/mlflow/v2.0{quote(run.workspace_id)}",
         "MLFLOW_TRACKING_TOKEN": tokens.issue(run.job_id, RUN_AUDIENCE).access_token,
@@ -53,12 +53,12 @@ def get_run(emulator: Emulator, call: Call) -> Answer:
 
 
 def update_run(emulator: Emulator, call: Call) -> Answer:
-    """Answer as if the state was accepted; Azure ML itself sets the state of a job's run."""
+    """Answer as if the state were accepted, although Azure ML itself sets the state of a job's run."""
     return Answer(body={"run_info": _info(_own_run(emulator, call))})
 
 
 def get_experiment(emulator: Emulator, call: Call) -> Answer:
-    """Describe the experiment of the job that asks, by id or name."""
+    """Describe the experiment of the calling job, by id or name."""
     run = _run(emulator, call, None)
     if run.experiment_id != call.query.get("experiment_id") and run.experiment_name != call.query.get(
         "experiment_name"
@@ -88,12 +88,12 @@ def log_parameter(emulator: Emulator, call: Call) -> Answer:
 
 
 def set_tag(emulator: Emulator, call: Call) -> Answer:
-    """Set one tag of the tracked run; those of the job stay."""
+    """Set one tag of the tracked run; the job's tags stay."""
     return _write(emulator, _own_run(emulator, call), {"tags": [call.document()]})
 
 
 def put_artifact(emulator: Emulator, call: Call) -> Answer:
-    """Keep a file where Azure ML keeps the artifacts of a run."""
+    """Store a file where Azure ML stores the artifacts of a run."""
     run = _run(emulator, call, call.parts["run"])
     path = call.parts["path"]
     if any(part in ("", ".", "..") for part in path.split("/")) or len(path) > MAX_PARAM_CHARS:
@@ -126,7 +126,7 @@ def _write(emulator: Emulator, run: Run, items: Mapping[str, list[Any]]) -> Answ
 
 
 def _add_metric(metrics: dict[str, Any], one: Any) -> None:
-    """Keep the last value: of the highest step, then of the latest time."""
+    """Keep the value with the highest step and, within a step, the latest time."""
     name = _name(one)
     value, step, timestamp = one.get("value"), one.get("step", 0), one.get("timestamp")
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
@@ -140,7 +140,7 @@ def _add_metric(metrics: dict[str, Any], one: Any) -> None:
 
 
 def _is_whole(value: Any) -> bool:
-    """Whether a value is an int64 as JSON writes it: a number, or a string of digits."""
+    """Whether a value is an int64 in JSON: a number, or a string of digits."""
     return re.fullmatch(r"-?\d{1,18}", str(value), re.ASCII) is not None and not isinstance(value, bool)
 
 
@@ -176,7 +176,7 @@ def _wrong(message: str) -> ServiceError:
 
 
 def _own_run(emulator: Emulator, call: Call) -> Run:
-    """Return the run that a call changes. Raises ServiceError for any but the job's own, and one that has ended."""
+    """Return the run that a call changes. Raises ServiceError if it is not the job's own run, or has ended."""
     body = call.document()
     run = _run(emulator, call, body.get("run_id") or body.get("run_uuid"))
     if run.ended:
@@ -185,9 +185,9 @@ def _own_run(emulator: Emulator, call: Call) -> Run:
 
 
 def _run(emulator: Emulator, call: Call, name: Any) -> Run:
-    """Return the run that a call is about, by default that of the job which calls.
+    """Return the run in a call, by default the calling job's run.
 
-    Raises ServiceError if the caller's token is of another run, or is that of an app which would write.
+    Raises ServiceError if the caller's token is for another run, or if an app tries to write.
     """
     authorization = call.headers.get("Authorization")
     if emulator.tokens.is_of_run(authorization):

@@ -82,16 +82,16 @@ class Estimate:
     """Steps of one epoch."""
     pace: Throughput | None = None
     start_s: float = 0.0
-    """From the submission to the start of the job: nodes start, and load the image."""
+    """From the submission to the start of the job: the nodes start and load the image."""
     run_s: float | None = None
     """The job; None if nothing says how long it takes."""
     run_low_s: float | None = None
     run_high_s: float | None = None
     idle_s: float = 0.0
-    """How long the nodes are paid after it."""
+    """How long the nodes are paid for after the job."""
     price: float | None = None
     cost: float | None = None
-    """Start, job and idle tail of all nodes."""
+    """The node start, the job and the idle time, of all nodes."""
     cost_low: float | None = None
     cost_high: float | None = None
     problem: str | None = None

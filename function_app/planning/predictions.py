@@ -106,7 +106,7 @@ class Expected:
 
     @property
     def cost(self) -> float | None:
-        """The cost of the job alone, which the ledger can measure: without start and idle tail."""
+        """The cost of the job alone, which the ledger can measure: without node start and idle time."""
         return None if self.hourly is None else self.hourly * self.run_s / HOUR_S
 
 

@@ -43,7 +43,7 @@ class Import:
         return self.module.split(".")[0]
 
     def is_of(self, package: str) -> bool:
-        """Whether the module is `package` or lies in it."""
+        """Whether the module is `package` or is in it."""
         return self.module == package or self.module.startswith(f"{package}.")
 
     def __str__(self) -> str:

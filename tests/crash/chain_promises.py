@@ -255,7 +255,7 @@ class Promises:
     def check_end(self, blobs: Mapping[tuple[str, str], bytes]) -> None:
         """Raise AssertionError where something is left to do, or was done otherwise than it should have been.
 
-        ``blobs`` is what lies in storage, by version and name.
+        ``blobs`` is the content of storage, by version and name.
         """
         self.check()
         self.nothing_is_left_to_do()

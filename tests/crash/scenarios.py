@@ -134,7 +134,7 @@ def unnoticed(_: Serve) -> list[Step]:
 
 
 def unlistable(_: Serve) -> list[Step]:
-    """Among shards whose events are lost lies a blob whose name storage cannot list."""
+    """Among shards whose events are lost is a blob whose name storage cannot list."""
     names = (*ALL_SHARDS, "train-0\x1b")
     return [lambda world: [world.put(name) for name in names], lambda world: world.clock.move(hours=1)]
 

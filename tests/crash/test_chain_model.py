@@ -276,7 +276,7 @@ def the_fingerprint_ignores_content(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_run_trains_on_whatever_lies_in_storage(patch: pytest.MonkeyPatch) -> None:
-    """The submission notes what lies in storage, and compares it with nothing."""
+    """The submission notes what is in storage, and compares it with nothing."""
     patch.setattr(
         submission, "data_in_storage", lambda *arguments: StoredShards(etags=data_in_storage(*arguments).etags)
     )

@@ -261,7 +261,7 @@ class World:
             outage_recipients={dataset: pipeline().notify},
         )
 
-    def mend_pipeline(self) -> None:
+    def correct_pipeline(self) -> None:
         """Deploy the pipeline as it was before it was broken."""
         pipelines = {"digits": pipeline(), **self.services.pipelines}
         self.services = replace(self.services, pipelines=pipelines, out_of_service={})

@@ -83,7 +83,7 @@ def test_a_message_that_cannot_be_decoded_becomes_a_letter(twin: TwinUnderTest) 
 
 @pytest.mark.usefixtures("no_faults_left")
 def test_an_event_that_event_grid_gave_up_is_replayed(twin: TwinUnderTest) -> None:
-    """It lies in a blob with the reason beside its members."""
+    """It is in a blob, with the reason beside its members."""
     name, content = next(iter(whole_version().items()))
     path = f"steady/undelivered/{name}"
     twin.client.set_faults({"topic": "storage", "drop": True})

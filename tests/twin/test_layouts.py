@@ -30,7 +30,7 @@ MARKER = {"_SUCCESS": b""}
 
 
 def part(of_split: str, number: int, columns: Mapping[str, Any]) -> dict[str, bytes]:
-    """A file of a table that was written with ``partitionBy("split")``, whose checksum lies beside it."""
+    """A file of a table that was written with ``partitionBy("split")``, whose checksum is beside it."""
     name = f"part-{number:05d}-{WRITE}.c000.snappy.parquet"
     buffer = io.BytesIO()
     pq.write_table(pa.table(dict(columns)), buffer, compression="snappy")

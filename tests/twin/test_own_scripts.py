@@ -118,8 +118,8 @@ def test_packages_that_do_not_install_are_a_failure_of_their_own(twin: TwinUnder
     run = twin.await_settled("unpackable/v1")
     assert ("failed", "packages") == (run["state"], run["failure_class"]), run
     assert "landfall-nosuch==1.0" in run["reason"], run
-    mends = "correct the packages of train.environment and run landfall publish, then: landfall submit unpackable/v1"
-    assert mends in str(twin.api.get(f"/api/why/{run['run_id']}"))
+    fix = "correct the packages of train.environment and run landfall publish, then: landfall submit unpackable/v1"
+    assert fix in str(twin.api.get(f"/api/why/{run['run_id']}"))
 
 
 @pytest.mark.slow

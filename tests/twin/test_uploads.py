@@ -61,7 +61,7 @@ def shards(tmp_path: Path) -> list[Path]:
 
 
 def test_files_become_blobs_of_a_version(twin: TwinUnderTest, shards: list[Path]) -> None:
-    """Each file lies below dataset and version, with its content."""
+    """Each file is below dataset and version, with its content."""
     with ShardUploader.connected(twin.twin.places.data_connection, "datasets") as uploader:
         before = uploader.has("unknown/v1/")
         upload_all(uploader, shards, ("unknown", "v1"))

@@ -88,7 +88,7 @@ class TableRuns:
         """See Ledger."""
         wanted = {name: value for name, value in (("dataset", dataset), ("state", state)) if value is not None}
         condition = " and ".join([_IN_RANGE, *(f"{name} eq @{name}" for name in wanted)])
-        # no character of an id comes before "!", so no key lies between
+        # no character of an id comes before "!", so no key sorts between
         low = "run|" if older_than is None else f"{_run_key(older_than)}!"
         rows = self._tables.scan("runs", condition, limit, low=low, high=after("run"), **wanted)
         return [_run(row) for row in rows]

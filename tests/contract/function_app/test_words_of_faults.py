@@ -81,7 +81,7 @@ def test_a_delayed_submission_says_why_and_leads_to_one_model(twin: Twin, datase
 
 @pytest.mark.parametrize("fault", REFUSALS, ids=str)
 def test_a_refused_submission_has_its_class_and_words(twin: Twin, dataset: str, fault: AnswerFault) -> None:
-    """What a person can mend is said with the command that trains again, without force."""
+    """If a person can correct the cause, the message has the command that trains again without force."""
     failure_class, words = REFUSALS[fault]
     twin.fault(fault, dataset)
     run = twin.upload(dataset)
@@ -90,8 +90,8 @@ def test_a_refused_submission_has_its_class_and_words(twin: Twin, dataset: str, 
     lines = f"{twin.run_text(run)} {twin.why(run.run_id)}"
     assert (True, True) == (words in lines, failure_class in lines)
     if failure_class == "configuration":
-        mend = f"correct what Azure ML refuses, then: landfall submit {dataset}/v1"
-        assert (True, True) == (words in twin.received(run), mend in twin.received(run))
+        fix = f"correct what Azure ML refuses, then: landfall submit {dataset}/v1"
+        assert (True, True) == (words in twin.received(run), fix in twin.received(run))
     else:
         assert run.next_run_id is not None
 

@@ -86,7 +86,7 @@ def test_every_problem_of_a_file_is_listed_at_once(tmp_path: Path) -> None:
 
 
 def test_a_wrong_clusters_file_is_named(tmp_path: Path) -> None:
-    """Every pipeline beside it is out of service until it is mended."""
+    """Every pipeline beside it is out of service until it is corrected."""
     status, output = checked(folder(tmp_path, clusters=CLUSTERS.replace("NC24ads", "NC24adss")))
     assert (1, True) == (status, "clusters.yaml: gpu.sizes.0.vm_size: must be an Azure VM size; did you" in output)
 

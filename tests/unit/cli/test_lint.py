@@ -229,8 +229,8 @@ def test_fix_mends_the_cells_of_a_notebook_and_prints_the_changes(
     status, out, _ = landfall(capsys, "lint", path, "--fix")
     assert [f"--- {path}:cell 1", f"+++ {path}:cell 1"] == out.splitlines()[:2]
     assert "+hvd.init()" in out.splitlines()
-    mended = json.dumps(BAD.replace("hvd\n", "hvd\nhvd.init()\n", 1).splitlines(keepends=True))
-    assert (0, content.replace(lines, mended)) == (status, path.read_text()), out
+    corrected = json.dumps(BAD.replace("hvd\n", "hvd\nhvd.init()\n", 1).splitlines(keepends=True))
+    assert (0, content.replace(lines, corrected)) == (status, path.read_text()), out
     assert f"unchanged {path}" in landfall(capsys, "lint", path, "--fix")[1]
 
 

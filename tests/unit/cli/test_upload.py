@@ -126,7 +126,7 @@ def test_a_list_of_files_is_written_last_and_always(
 def test_the_log_of_a_table_is_written_after_its_files_and_the_first_commit_last(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
-    """Checkpoints, which may stand for it, after it. A commit that is there, and what lies beside, is left alone."""
+    """Checkpoints, which may stand for it, after it. A commit that is there, and what is beside it, is left alone."""
     names = [
         f"{version:020}.{end}" for version, end in ((0, "json"), (1, "json"), (2, "json"), (1, "checkpoint.parquet"))
     ]
@@ -273,7 +273,7 @@ def test_a_dataset_without_a_pipeline_is_refused() -> None:
 def test_shards_of_a_broken_pipeline_may_be_uploaded_and_wait(
     capsys: Capture, dataset: str, pipelines: list[dict[str, Any]], reason: str
 ) -> None:
-    """They are judged when the file is mended."""
+    """They are judged when the file is corrected."""
     with served(answered(*pipelines), status=200) as url:
         assert Intake() == ask_for_intake(dataset, url, "key", None)
     assert f"Not checked whether a pipeline takes shards of {dataset}: {reason}" in capsys.readouterr().err

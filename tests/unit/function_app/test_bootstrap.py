@@ -174,10 +174,10 @@ def test_a_mended_file_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyP
     broken = bootstrap.services()
     assert broken is bootstrap.services()
     (tmp_path / "digits.yaml").write_text(PIPELINE)
-    mended = bootstrap.services()
-    assert (["digits"], {}) == (list(mended.pipelines), mended.out_of_service)
-    assert ["topic", "webhook:LANDFALL_WEBHOOK_PEOPLE"] == list(mended.notifiers)
-    assert mended.ledger is broken.ledger
+    corrected = bootstrap.services()
+    assert (["digits"], {}) == (list(corrected.pipelines), corrected.out_of_service)
+    assert ["topic", "webhook:LANDFALL_WEBHOOK_PEOPLE"] == list(corrected.notifiers)
+    assert corrected.ledger is broken.ledger
 
 
 @pytest.mark.parametrize("container", ["datasets", "landfall", "runs"])

@@ -1,4 +1,4 @@
-"""Mending notebooks: their cells are mended as a script is, and every other byte of the file stays."""
+"""Correcting notebooks: their cells are corrected as a script is, and every other byte of the file stays."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ IMAGE = {
 
 
 def fixed(content: bytes) -> bytes:
-    """Return a notebook after its mechanical findings were mended."""
+    """Return a notebook after its mechanical findings were corrected."""
     return fix_script(content, "mine.ipynb", KERAS2).content
 
 
@@ -91,8 +91,8 @@ def test_a_cell_may_be_one_text_or_a_list_of_lines(source: str, expected: str, o
 def test_a_notebook_that_waits_outside_of_functions_is_mended_too() -> None:
     """IPython allows it, and a script may not have it."""
     content = notebook(f"await f()\n{HVD}", "x = 1\nfrom __future__ import division\nepochs = 3 // hvd.size()")
-    mended = fix_script(content, "mine.ipynb", KERAS2)
-    assert ["epochs_divided"] == [each.code for each in mended.findings]
+    corrected = fix_script(content, "mine.ipynb", KERAS2)
+    assert ["epochs_divided"] == [each.code for each in corrected.findings]
 
 
 def test_a_mistake_in_each_cell_is_mended_in_its_cell() -> None:
@@ -101,10 +101,12 @@ def test_a_mistake_in_each_cell_is_mended_in_its_cell() -> None:
         FIT, ("hvd.init()\n", ""), ("hvd.local_rank()", "hvd.rank()"), ("epochs=10", "epochs=10 // hvd.size()")
     )
     content = as_cells(wrong)
-    script, mended = fix_script(wrong.encode(), "mine.py", KERAS2), fix_script(content, "mine.ipynb", KERAS2)
-    assert [each.code for each in script.findings] == [each.code for each in mended.findings]
-    assert lint_script(mended.content, "mine.ipynb", KERAS2).is_clean
-    assert "\n\n".join(cell_texts(mended.content, "mine.ipynb").values()).split() == script.content.decode().split()
+    script, corrected = fix_script(wrong.encode(), "mine.py", KERAS2), fix_script(content, "mine.ipynb", KERAS2)
+    assert [each.code for each in script.findings] == [each.code for each in corrected.findings]
+    assert lint_script(corrected.content, "mine.ipynb", KERAS2).is_clean
+    assert (
+        "\n\n".join(cell_texts(corrected.content, "mine.ipynb").values()).split() == script.content.decode().split()
+    )
 
 
 @pytest.mark.parametrize(
@@ -121,7 +123,7 @@ def test_a_mistake_in_each_cell_is_mended_in_its_cell() -> None:
     ],
 )  # fmt: skip
 def test_lines_of_ipython_stay_as_they_are(cells: list[str], expected: list[str] | None) -> None:
-    """A finding on one is not mended, and neither is one in a cell whose lines end otherwise."""
+    """A finding on one is not corrected, and neither is one in a cell whose lines end otherwise."""
     content = notebook(*cells)
     after = fixed(content)
     assert (expected or cells) == list(cell_texts(after, "mine.ipynb").values())

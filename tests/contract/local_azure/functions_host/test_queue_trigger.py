@@ -31,7 +31,7 @@ def test_a_message_arrives_once_with_its_metadata(dev_host: DevHost, inbox: Queu
 
 
 def test_a_failing_message_is_poisoned_after_its_tries(dev_host: DevHost, inbox: Queue, poison: Queue) -> None:
-    """After maxDequeueCount tries the original body lies in the poison queue."""
+    """After maxDequeueCount tries the original body is in the poison queue."""
     inbox.send("fail for ever")
     encoded = base64.b64encode(b"fail for ever").decode()
 

@@ -221,7 +221,7 @@ MISTAKES = [
 
 @pytest.mark.parametrize(("answers", "said"), MISTAKES, ids=[said[:30] for _, said in MISTAKES])
 def test_what_is_wrong_in_azure_is_found(answers: dict[str, Any], said: str, programs: Az, pipelines: Path) -> None:
-    """One thing, and only that; the templates mend it."""
+    """One thing, and only that; the templates correct it."""
     programs.answers = answers
     [(_, says, fix)] = wrong(examined(pipelines))
     assert said in says

@@ -157,10 +157,16 @@ def test_an_item_is_waited_for_where_it_was_sent_and_nothing_else_is_wrong(
     waited: list[int],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A deployment that is still being mended is not kept waiting."""
+    """A deployment that is still being corrected is not kept waiting."""
 
     def check(part: str, subject: str, state: CheckState) -> dict[str, str]:
-        return {"part": part, "subject": subject, "state": state, "says": "", "fix": "" if state is OK else "mend it"}
+        return {
+            "part": part,
+            "subject": subject,
+            "state": state,
+            "says": "",
+            "fix": "" if state is OK else "correct it",
+        }
 
     stated = dict.fromkeys(("subscription_id", "resource_group", "workspace", "environment_id"), "x")
     body = {"at": datetime.now(UTC).isoformat(), "in_azure": True, "telemetry_trace": TRACE, **stated}

@@ -119,7 +119,7 @@ def test_what_a_script_may_not_have_is_named(capsys: pytest.CaptureFixture[str],
     path.write_bytes(notebook("x = await f()"))
     assert 0 == landfall(capsys, "lint", path)[0]
     status, out, _ = landfall(capsys, "script", "from-notebook", path)
-    named = f"  to mend: {tmp_path / 'mine.py'}:4: not Python 3: 'await' outside function; put it into an async"
+    named = f"  to fix: {tmp_path / 'mine.py'}:4: not Python 3: 'await' outside function; put it into an async"
     assert (0, True) == (status, out.splitlines()[1].startswith(named)), out
     assert 2 == landfall(capsys, "lint", tmp_path / "mine.py")[0]
 

@@ -58,7 +58,7 @@ def test_target_in_source(capsys: Capture, tmp_path: Path) -> None:
     source = write_images(tmp_path / "source")
     for target in (source, source / "shards"):
         status, _, err = landfall(capsys, "pack", "images", source, "--to", target)
-        assert (2, True) == (status, f"--to {target} lies inside {source}" in err)
+        assert (2, True) == (status, f"--to {target} is inside {source}" in err)
     assert ["cat", "dog"] == sorted(p.name for p in source.iterdir())
 
 

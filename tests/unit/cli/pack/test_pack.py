@@ -232,7 +232,7 @@ def test_harmful_batch(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> No
 
 
 def test_resumes(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """A run that stopped at a broken image goes on once it is mended: finished shards are not written again."""
+    """A run that stopped at a broken image goes on once it is corrected: finished shards are not written again."""
     source, target = write_images(tmp_path / "source"), tmp_path / "shards"
     broken = source / "dog" / "7.png"
     content = broken.read_bytes()

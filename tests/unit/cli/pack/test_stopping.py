@@ -54,5 +54,5 @@ def test_a_signal_while_a_table_is_packed(
 
 
 def names(folder: Path) -> set[str]:
-    """Return what lies in a folder."""
+    """Return the content of a folder."""
     return {path.name for path in folder.iterdir()}

@@ -362,7 +362,7 @@ def test_the_versions_of_a_dataset_say_which_are_whole(capsys: Capture) -> None:
     with served({"dataset": "digits", "versions": [whole, begun], "next": "/api/datasets/digits?x"}) as url:
         _, out, _ = landfall(capsys, "datasets", "digits", "--url", url)
     assert [
-        "digits/v2  generation 1, whole since 2026-11-20 12:00:00 UTC",
+        "digits/v2  generation 1, complete since 2026-11-20 12:00:00 UTC",
         "digits/v1  open",
         "There are more: add --after v1",
     ] == out.splitlines()

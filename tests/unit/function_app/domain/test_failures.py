@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from function_app.domain.failures import (
+    CORRECTABLE,
     EXIT_CODES,
     MAX_REASON_CHARS,
-    MENDABLE,
     REMEDIES,
     RETRYING,
     Evidence,
@@ -191,7 +191,7 @@ TRACEBACK = 'Traceback (most recent call last):\n  File "mine.py", line 1, in <m
 
 
 @pytest.mark.parametrize(
-    ("expected", "code", "log", "mends"),
+    ("expected", "code", "log", "fix"),
     [
         (
             "arguments",
@@ -258,11 +258,11 @@ TRACEBACK = 'Traceback (most recent call last):\n  File "mine.py", line 1, in <m
         ),
     ],
 )
-def test_what_a_script_lacks_is_said_with_what_mends_it(expected: str, code: int, log: str, mends: str) -> None:
-    """Never a fault of the data, and mended without force; the script's own words are the evidence."""
+def test_what_a_script_lacks_is_said_with_what_mends_it(expected: str, code: int, log: str, fix: str) -> None:
+    """Never a fault of the data, and corrected without force; the script's own words are the evidence."""
     evidence = Evidence(status="Failed", error_code="UserError/ExecutionFailed", error=exited(code), log_tail=log)
     finding = classify(evidence)
-    assert (expected, True, True) == (finding.failure_class, mends in finding.fix, expected in MENDABLE), finding
+    assert (expected, True, True) == (finding.failure_class, fix in finding.fix, expected in CORRECTABLE), finding
     assert log.splitlines()[-1][:60] in finding.evidence
 
 

@@ -413,7 +413,7 @@ def test_a_change_after_a_quiet_closing_is_the_next_generation() -> None:
 
 
 def test_a_rejected_file_keeps_a_quiet_version_open() -> None:
-    """Time does not mend it."""
+    """Waiting does not help."""
     world = quiet_world()
     for name in FILES:
         world.deliver(put(world, name))

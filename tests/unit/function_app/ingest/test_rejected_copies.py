@@ -103,7 +103,7 @@ def test_a_copy_that_cannot_be_made_does_not_hold_up_the_verdict(error: Exceptio
     assert str(error) in world.ledger.history(PATH)[0].reason
 
 
-class MendingRejectedCopies(MemoryRejectedCopies):
+class CorrectingRejectedCopies(MemoryRejectedCopies):
     """Its owner uploads a good shard right before the copy is made."""
 
     def copy(self, facts: BlobFacts, container: str, path: str) -> bool:
@@ -115,7 +115,7 @@ class MendingRejectedCopies(MemoryRejectedCopies):
 def test_a_shard_mended_before_the_copy_is_judged_again() -> None:
     """The old verdict belongs to content that is gone."""
     world = guarded_world()
-    world.services = replace(world.services, rejected_copies=MendingRejectedCopies(world.shards))
+    world.services = replace(world.services, rejected_copies=CorrectingRejectedCopies(world.shards))
     world.deliver(world.put(NAME, b"<html>"))
     stored = row(world)
     assert (ShardState.ACCEPTED, {}) == (stored and stored.state, world.rejected_copies.blobs)

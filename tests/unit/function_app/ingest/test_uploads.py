@@ -91,7 +91,7 @@ def test_a_flipped_bit_is_rejected_naming_record_and_offset() -> None:
 
 
 def test_a_good_shard_over_a_bad_one_is_accepted() -> None:
-    """That is how an owner mends a version."""
+    """That is how an owner corrects a version."""
     world = World()
     world.deliver(world.put(NAME, b"not a shard"))
     world.deliver(world.put(NAME))
@@ -297,7 +297,7 @@ def test_a_contradiction_names_the_shards_that_hold_the_claim() -> None:
 
 
 def test_one_shard_left_holds_the_claim() -> None:
-    """Also a rejected one: its owner may mend it."""
+    """Also a rejected one: its owner may correct it."""
     world = World()
     world.upload_shards(WRONG[0])
     world.deliver(world.put(WRONG[1], b"broken"))

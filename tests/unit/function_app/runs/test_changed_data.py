@@ -219,7 +219,7 @@ def test_nothing_is_registered_whose_data_were_deleted_while_it_trained() -> Non
 
 
 def test_nothing_is_registered_whose_shards_were_written_again_while_it_trained() -> None:
-    """The same content lies there in the end; what was read in between is not known."""
+    """The same content is there in the end; what was read in between is not known."""
     world = World()
     run = running(world)
     content = world.shards.blobs[PATH][1]

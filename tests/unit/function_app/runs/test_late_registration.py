@@ -100,7 +100,7 @@ def test_a_version_that_the_gate_registered_is_answered() -> None:
 
 
 def test_a_registration_that_failed_is_repeated_by_a_person() -> None:
-    """The gate held, and the registry refused; a person mends the cause and registers."""
+    """The gate held, and the registry refused; a person corrects the cause and registers."""
     world = World()
     run = world.upload_version()
     world.leave_model(run)

@@ -99,7 +99,7 @@ def test_a_script_without_errors_is_submitted() -> None:
 def test_a_script_is_read_with_the_modules_that_it_imports(
     tmp_path: Path, parts: str, name: str, errors: tuple[str, ...]
 ) -> None:
-    """From the folder of scripts and the pipeline's files: what a module gets wrong is found, and what it mends."""
+    """A mistake in an imported module is found, and a module that avoids one is read."""
     (tmp_path / name).parent.mkdir(exist_ok=True)
     (tmp_path / "scripts").mkdir(exist_ok=True)
     (tmp_path / name).write_text(parts)

@@ -302,7 +302,7 @@ def test_a_message_that_was_not_written_is_made_up_for() -> None:
 
 
 def test_the_first_version_that_was_closed_is_first_for_a_pipeline_that_was_out_of_service() -> None:
-    """Versions that closed before the file broke are in line in their order when it is mended."""
+    """Versions that closed before the file broke are in line in their order when it is corrected."""
     world = busy_world()
     requests = close(world, "v0", "v1", "v2")
     known = world.services.pipelines

@@ -50,7 +50,7 @@ def test_a_key_is_refused_for_everything_but_its_request() -> None:
 
 
 def test_a_refused_action_leaves_its_key_free() -> None:
-    """The caller mends the request and sends it again."""
+    """The caller corrects the request and sends it again."""
     world, name = world_with_letter()
     refused = call(world, "POST", f"/api/dead-letters/{'0' * 16}/replay", headers=KEY)
     assert [404, 202] == [

@@ -267,7 +267,7 @@ def test_a_key_leads_to_its_run_whatever_has_happened_since() -> None:
 
 
 def test_a_refused_request_leaves_its_key_free() -> None:
-    """The caller mends the request and sends it again."""
+    """The caller corrects the request and sends it again."""
     world = World()
     world.finish(world.upload_version())
     answers = [keyed(world, "abc", overrides={"epochs": epochs}) for epochs in (1000, 5)]

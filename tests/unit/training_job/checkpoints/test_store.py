@@ -98,7 +98,7 @@ def test_a_process_that_dies_while_writing_leaves_the_checkpoint_before(tmp_path
 
 
 def test_a_checkpoint_above_an_abandoned_one_survives_the_sweep(tmp_path: Path) -> None:
-    """The one that was just written is never deleted, whatever else lies in the folder."""
+    """The one that was just written is never deleted, whatever else is in the folder."""
     store = CheckpointStore(tmp_path, keep=1)
     (tmp_path / "checkpoint-000000009-000001-0badcafe.npz").write_bytes(b"of an attempt that got further")
     store.save(position(2), variables(2))

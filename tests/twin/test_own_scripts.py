@@ -165,7 +165,7 @@ def test_files_that_are_not_published_are_refused_until_they_are(
 
 @pytest.mark.slow
 def test_brought_weights_and_a_brought_model_are_what_is_trained(twin: TwinUnderTest) -> None:
-    """The learning rate is 0, so the labels can only come from the weights in the file."""
+    """The learning rate is nearly 0, so the labels can only come from the weights in the file."""
     write_pretrained_pipeline(twin.twin.options.pipelines, twin.twin.options.training_python / "bin" / "python")
     run_program(publishing(twin.twin.places, twin.twin.options))
     twin.upload("pretrained/v1", whole_version(one_hot_shard))

@@ -116,7 +116,7 @@ def test_augmentation_differs_from_record_to_record(kind: str) -> None:
 
 
 def test_half_of_the_images_are_flipped() -> None:
-    """Of 200 images, 70 to 130 are flipped, as expected of a fair coin."""
+    """Between 70 and 130 of 200 images are flipped, as expected of a fair coin."""
     augment = training_augmentation(TrainingOptions(augmentation="flip"), (1, 2, 1))
     image = tf.constant([[[0.0], [1.0]]])
     flipped = sum(float(augment(image, tf.constant([5, position]))[0, 0, 0]) for position in range(200))

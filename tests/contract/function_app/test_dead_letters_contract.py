@@ -26,7 +26,7 @@ from tests.support.threads import at_once
 
 
 def stored(ledger: Ledger, letter: DeadLetter) -> DeadLetter:
-    """Add a letter and return it as the ledger has it, with its revision."""
+    """Add a letter; return it with its revision."""
     assert ledger.add_dead_letter(letter)
     found = ledger.dead_letter(letter.dead_letter_id)
     assert found is not None

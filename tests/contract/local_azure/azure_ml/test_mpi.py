@@ -43,7 +43,7 @@ def logs(emulator: AzureMl, job: str) -> dict[str, str]:
 
 
 def test_every_rank_runs_with_its_variables_and_its_own_log(emulator: AzureMl) -> None:
-    """There are two nodes of one process: they have Open MPI's and Azure ML's variables, not the emulator's secrets."""
+    """Two nodes with one process each have Open MPI's and Azure ML's variables, not the emulator's secrets."""
     body = mpi_job(f'python -c "{SAY_WHO}"', environmentVariables={"COLOUR": "blue"})
     emulator.put("jobs/two-ranks", body).raise_for_status()
     emulator.await_status("two-ranks", "Completed")

@@ -17,16 +17,16 @@ ROOT = Path(__file__).resolve().parents[4]
 
 def test_a_missing_script_is_reported(tmp_path: Path) -> None:
     """The error names the pipeline file and the script; with the script the pipelines load."""
-    (tmp_path / "digits.yaml").write_text(own_script(PIPELINE))
+    (tmp_path / "of-the-bank.yml").write_text(own_script(PIPELINE))
     (tmp_path / "clusters.yaml").write_text(CLUSTERS)
     with pytest.raises(PipelineError) as caught:
         load_pipelines(tmp_path)
     assert (
-        "digits.yaml: train.script: scripts/x.py does not exist in this folder (line 13)",
+        "of-the-bank.yml: train.script: scripts/x.py does not exist in this folder (line 13)",
     ) == caught.value.problems
     (tmp_path / "scripts").mkdir()
     (tmp_path / "scripts" / "x.py").write_text("")
-    assert ["digits"] == list(load_pipelines(tmp_path))
+    assert {"digits": "of-the-bank.yml"} == {name: one.file_name for name, one in load_pipelines(tmp_path).items()}
 
 
 @pytest.mark.parametrize(

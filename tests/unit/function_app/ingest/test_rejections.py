@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from function_app.config.pipelines import Pipeline
@@ -30,15 +31,17 @@ def sweep_after(world: World, **duration: float) -> None:
 
 
 def test_the_first_rejection_is_sent_at_once() -> None:
-    """With shard, record, what is wrong, what to do, and and the command that shows it; to each recipient."""
+    """With shard, record, what is wrong, what to do, and the command with the pipeline's file; to each recipient."""
     world = World()
+    known = {"digits": pipeline().within(file_name="of-the-bank.yaml")}
+    world.services = replace(world.services, pipelines=known)
     reject(world, TRAIN_SHARDS[0])
     ((outcome, content),) = received(world)
     assert ("shard_rejected", TRAIN_SHARDS[0], 1) == (outcome, content["shard"], content["record_index"])
     assert content["text"] == (
         f"{VERSION}: shard {TRAIN_SHARDS[0]} is rejected: {TRAIN_SHARDS[0]}, record 1 at byte 65, feature label: "
         "expected 0 to 9, got 12. Correct it and upload it again under the same name. To see all problems on "
-        f"your machine: landfall validate {TRAIN_SHARDS[0]} --pipeline digits.yaml"
+        f"your machine: landfall validate {TRAIN_SHARDS[0]} --pipeline of-the-bank.yaml"
     )
     assert 1 == len(world.people.received)
 

@@ -47,7 +47,7 @@ class Import:
         return self.module == package or self.module.startswith(f"{package}.")
 
     def __str__(self) -> str:
-        """As an editor jumps to it."""
+        """Return path and line in the form that editors can open."""
         return f"{self.path}:{self.line} imports {self.module}"
 
 

@@ -82,7 +82,7 @@ def test_a_run_that_ends_meanwhile_is_settled_by_the_mended_file(status: str, st
 
 
 def test_a_planned_run_waits_for_the_mended_file_and_leaves_its_place_to_others() -> None:
-    """Also where the whole app has place for one run only."""
+    """This holds even if the whole app has only one place for runs."""
     world = World()
     world.services = replace(world.services, max_concurrent_runs=1)
     world.add_pipelines("cats")
@@ -101,7 +101,7 @@ def test_a_planned_run_waits_for_the_mended_file_and_leaves_its_place_to_others(
 
 
 def test_people_are_notified_of_a_cancellation_when_the_file_is_mended() -> None:
-    """Who the recipients are is in the file."""
+    """The recipients are named in the file."""
     world = World()
     run = world.train()
     world.break_pipeline()
@@ -115,7 +115,7 @@ def test_people_are_notified_of_a_cancellation_when_the_file_is_mended() -> None
 
 
 def test_people_are_notified_once_for_each_outage() -> None:
-    """With what is wrong and how to look at it; again if the file is broken again."""
+    """The notification has the errors and the command; there is another one if the file breaks again."""
     world = two_datasets()
     for _ in range(3):
         swept(world)

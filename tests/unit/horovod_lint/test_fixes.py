@@ -118,7 +118,7 @@ def test_an_edit_that_would_make_another_finding_is_not_made() -> None:
 
 
 def test_several_mistakes_are_mended_together() -> None:
-    """Until none is left that an edit can correct."""
+    """Fixing stops when no finding is left that an edit can fix."""
     wrong = spoilt(
         FIT,
         ("hvd.init()\n", ""),
@@ -133,7 +133,7 @@ def test_several_mistakes_are_mended_together() -> None:
 
 @pytest.mark.parametrize("prefix", ["# coding: latin-1\n# ä\n".encode("latin-1"), b"\xef\xbb\xbf# \xc3\xa4\n"])
 def test_the_encoding_stays(prefix: bytes) -> None:
-    """With a byte order mark too."""
+    """A byte order mark stays, too."""
     wrong = prefix + f"{START}epochs = 3 // hvd.size()\n".encode()
     assert prefix + f"{START}epochs = 3\n".encode() == fix_script(wrong, "mine.py").content
 

@@ -21,7 +21,7 @@ LEFT = {".landfall-pack.json", f".{SHARD}.part"}
 
 @pytest.fixture
 def _received_signals() -> Iterator[None]:
-    """Where the tests are run by nohup, they ignore SIGHUP, and so would whatever they start."""
+    """Under nohup, the tests and everything that they start would ignore SIGHUP."""
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     yield
     signal.signal(signal.SIGHUP, before)

@@ -28,7 +28,7 @@ def acting(monkeypatch: pytest.MonkeyPatch, *acts: Callable[[], object]) -> None
 
 
 def test_how_everything_stands_is_one_command(capsys: Capture) -> None:
-    """Who has to do something, what trains, what is not whole, what landed."""
+    """It shows who must act, what trains, what is incomplete and what has arrived."""
     world = World()
     run = world.upload_version()
     world.deliver(world.put("train-00001-of-00008.tfrecord", b"junk", version="v3"))
@@ -55,7 +55,7 @@ def _reason(world: World) -> str:
 
 
 def test_an_app_without_data_says_how_to_begin(capsys: Capture) -> None:
-    """And that nothing needs a person."""
+    """It also says that nothing needs a person."""
     with serving(World()) as url:
         _, out, _ = landfall(capsys, "status", "--url", url)
     assert "Nothing needs a person.\nNo run is active." in out

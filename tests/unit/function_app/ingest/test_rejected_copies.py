@@ -46,7 +46,7 @@ def test_a_rejected_shard_is_copied_with_its_reasons() -> None:
 
 @pytest.mark.parametrize(("name", "content"), [(NAME, shard_content(1)), ("README.md", b"<html>")])
 def test_nothing_else_is_copied(name: str, content: bytes) -> None:
-    """Neither what was accepted nor what is no shard."""
+    """Accepted shards and files that are no shards are not copied."""
     world = guarded_world()
     world.deliver(world.put(name, content))
     assert {} == world.rejected_copies.blobs
@@ -122,7 +122,7 @@ def test_a_shard_mended_before_the_copy_is_judged_again() -> None:
 
 
 def test_a_long_shard_is_copied_in_the_end() -> None:
-    """Once, whichever caller reaches the verdict."""
+    """It is copied once, by whichever caller reaches the verdict."""
     world, store = long_world()
     pipeline = world.services.pipelines["digits"].model_copy(update={"quarantine": "quarantine"})
     world.services = replace(

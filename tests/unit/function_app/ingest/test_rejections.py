@@ -31,7 +31,7 @@ def sweep_after(world: World, **duration: float) -> None:
 
 
 def test_the_first_rejection_is_sent_at_once() -> None:
-    """With shard, record, what is wrong, what to do, and the command with the pipeline's file; to each recipient."""
+    """Each recipient gets the shard, the record, the problem, the fix, and the command with the pipeline's file."""
     world = World()
     known = {"digits": pipeline().within(file_name="of-the-bank.yaml")}
     world.services = replace(world.services, pipelines=known)
@@ -84,7 +84,7 @@ def test_what_was_mended_meanwhile_is_not_in_the_summary() -> None:
 
 
 def test_a_shard_that_is_rejected_again_is_in_the_next_summary() -> None:
-    """Within minutes, too."""
+    """This holds even within minutes."""
     world = World()
     reject(world, MANY[0])
     sweep_after(world, minutes=5)

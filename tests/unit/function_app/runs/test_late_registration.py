@@ -148,7 +148,7 @@ def test_people_are_notified_by_the_sweep_where_the_process_died_before() -> Non
     ],
 )
 def test_a_run_without_a_model_is_refused_with_its_state(status: str, said: str) -> None:
-    """Not ended, failed, canceled."""
+    """The run has not ended, has failed, or was canceled."""
     world = World()
     run = world.upload_version()
     if status != "Running":

@@ -103,7 +103,7 @@ def test_a_closed_version_has_its_generation_and_runs() -> None:
 
 
 def test_a_run_that_waits_says_for_what_everywhere() -> None:
-    """In its version, alone and in the list; an active run waits for nothing."""
+    """Its version, its own answer and the list say so; an active run waits for nothing."""
     world = World()
     first, second = world.train(), world.train(version="v2")
     place = f"waits for run {first.run_id}; it is next"

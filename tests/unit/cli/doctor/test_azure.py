@@ -164,7 +164,7 @@ def test_a_whole_deployment_has_no_finding(pipelines: Path, tmp_path: Path, monk
 
 
 def test_the_roles_are_those_of_the_security_page() -> None:
-    """Another test compares that page with the templates; a deployer and the data owners need no roles here."""
+    """Another test compares the page with the templates; deployers and data owners are not checked."""
     rows = {(one.who.strip("`"), one.role, one.scope) for one in documented_grants()}
     assert {row for row in rows if row[0] in GRANTS} == {
         (who, role, scope) for who, grants in GRANTS.items() for role, scope in grants

@@ -92,7 +92,7 @@ def lint(
     machine = _machine(vm_size, pipeline)
     paths = _paths(scripts)
     if is_fix or is_diff:
-        _mend(paths, machine, is_written=not is_diff, is_json=is_json)
+        _fix_all(paths, machine, is_written=not is_diff, is_json=is_json)
     reports, num_unreadable = _lint_all(paths, machine, is_json=is_json)
     if not is_json and len(reports) + num_unreadable > 1:
         click.echo(summary(reports, num_unreadable))
@@ -123,7 +123,7 @@ def _lint_all(paths: Sequence[Path], machine: Machine, *, is_json: bool) -> tupl
     return reports, num_unreadable
 
 
-def _mend(paths: Sequence[Path], machine: Machine, *, is_written: bool, is_json: bool) -> None:
+def _fix_all(paths: Sequence[Path], machine: Machine, *, is_written: bool, is_json: bool) -> None:
     """Fix each script on its own, and print the changes. Raises UsageError for JSON output."""
     if is_json:
         raise click.UsageError("--fix and --diff print changes for people. Leave out --json.")

@@ -86,7 +86,7 @@ class _Parts:
     """What is uploaded, by what its order depends on."""
 
     shards: Mapping[str, Path]
-    """And what lies beside them."""
+    """And the files beside them."""
     log: Mapping[str, Path]
     """The log of a Delta table: the first commit comes last, or the checkpoints."""
     file_list: Path | None
@@ -196,7 +196,7 @@ class Intake:
 
     @property
     def marker(self) -> str | None:
-        """The name of the file that says that a version is whole, None if there is none."""
+        """The name of the file that says that a version is complete, None if there is none."""
         return self._layout.marker if self._layout.kind == "marker" else None
 
     @property

@@ -57,14 +57,14 @@ def fix_script(content: bytes, name: str, machine: Machine | None = None) -> Fix
     document = _Document(lines=tuple(read_source(content, name).text.split("\n")), encoding=encoding)
     if b"\r" in content.replace(b"\r\n", b""):
         return Fixed(content=content, findings=())
-    document, findings = _mended(document, name, machine or Machine())
+    document, findings = _fixed(document, name, machine or Machine())
     return Fixed(content=document.script if findings else content, findings=tuple(findings))
 
 
 def _fix_notebook(content: bytes, name: str, machine: Machine) -> Fixed:
     """Fix the script that consists of a notebook's cells, and put the changed cells back."""
     source, rows = read_source(content, name), tuple(rows_of(content, name))
-    document, findings = _mended(
+    document, findings = _fixed(
         _Document(lines=tuple(source.text.split("\n")), rows=rows),
         f"{name[: -len(NOTEBOOK_SUFFIX)]}{CELLS_SUFFIX}",
         machine,
@@ -112,12 +112,12 @@ class _Document:
         return replace(self, lines=tuple(lines), rows=tuple(rows))
 
 
-def _mended(document: _Document, name: str, machine: Machine) -> tuple[_Document, list[Finding]]:
+def _fixed(document: _Document, name: str, machine: Machine) -> tuple[_Document, list[Finding]]:
     """Return a document with its mechanical findings fixed, and these findings in the order of the edits."""
-    mended: list[Finding] = []
+    fixed: list[Finding] = []
     tried: set[tuple[RuleCode, str, int]] = set()
     before = lint_script(document.script, name, machine).findings
-    while len(mended) < MAX_FIXES:
+    while len(fixed) < MAX_FIXES:
         finding = next((f for f in before if f.code in _FIXES and (f.code, f.message, f.line) not in tried), None)
         if finding is None:
             break
@@ -133,9 +133,9 @@ def _mended(document: _Document, name: str, machine: Machine) -> tuple[_Document
         counts.subtract(_counted(after))
         if edited != document and counts[finding.code] > 0 and min(counts.values()) >= 0:
             document, before = edited, after
-            mended.append(finding)
+            fixed.append(finding)
             tried.clear()
-    return document, mended
+    return document, fixed
 
 
 def _counted(findings: Iterable[Finding]) -> Counter[RuleCode]:

@@ -23,6 +23,8 @@ IN_TEXT = {
     "somebody": r"somebody(?:'s)?",
     "story": r"story|stories",
     "anew": r"anew",
+    "mend": r"mend(?:s|ed|ing)?",
+    "lies (use: is)": r"lies",
     "manieth": r"manieth",
     "how many-th": r"how[- ]many-?th",
     "bury": r"bury|buries|buried|burying",

@@ -38,7 +38,7 @@ _TRAINING_METRICS = ("loss", "accuracy", "top5_accuracy", "auc")
 
 
 def run(job: Job, stop: StopRequest) -> None:
-    """Train on this rank, together with the others. Raises TrainingError."""
+    """Train on this rank together with the other ranks. Raises TrainingError."""
     session = open_session(job, stop)
     announce(session.hosts)
     try:
@@ -140,7 +140,7 @@ def _report(session: Session, metrics: Mapping[str, float], epoch: int, extra: M
 
 
 def _explained(error: TrainingError, session: Session) -> TrainingError:
-    """Return the error to report instead, which names the record at which TensorFlow stopped, if it is the cause.
+    """Return the error to report: one that names the record at which TensorFlow stopped, if that is the cause.
 
     Raises DataChangedError if the data is not the accepted data: the options are then not the cause.
     """

@@ -25,12 +25,12 @@ class Job:
     validation: SplitPlan
     checkpoints: CheckpointStore
     latest: Position | None
-    """The position of the latest checkpoint; on other ranks than the root None until they have met."""
+    """The position of the latest checkpoint; on other ranks than the root None until they have connected."""
     start: Position
-    """The beginning, or where the latest checkpoint leads under this plan."""
+    """The beginning, or the position of the latest checkpoint under this plan."""
 
     def resumed_from(self, latest: Position | None) -> Job:
-        """Return the job as it is with another latest checkpoint. Raises PlanError or CheckpointError."""
+        """Return the same job with another latest checkpoint. Raises PlanError or CheckpointError."""
         training = _training(self.arguments, self.manifest, self.training.batch.world_size, latest)
         start = resumed(latest, self.arguments, self.manifest.fingerprint, training)
         return replace(self, training=training, latest=latest, start=start)
@@ -102,7 +102,7 @@ def _check_shards(manifest: Manifest, folder: Path) -> None:
 
 
 def _synthetic(manifest: Manifest, arguments: JobArguments) -> Manifest:
-    """Return a manifest of as many random records as requested, and an eighth of that number to evaluate on.
+    """Return a manifest with the requested number of random records, plus an eighth of that for evaluation.
 
     Under a manifest of real data the fingerprint changes, so that a gate does not accept results on random pixels.
     """

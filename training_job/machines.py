@@ -24,7 +24,7 @@ from training_job.errors import MissingResourcesError, TrainingError, print_erro
 from training_job.process_environment import launched, launched_rank
 
 SIMULATED_DEVICE = "simulated"
-"""What a rank of the local twin computes on in place of a GPU: the cores of this machine."""
+"""The device of a local twin's rank instead of a GPU: the cores of this machine."""
 LOOK_WITHIN_S = 300.0
 NODES = "AZ_BATCH_HOST_LIST"
 """Variable in which Azure ML names the addresses of the job's nodes, separated by commas."""
@@ -61,7 +61,7 @@ def simulated_device() -> str | None:
 
 
 def announce(met: Sequence[str] = ()) -> None:
-    """Print the host of this rank for readers of its log, and the hosts of the ranks that it is connected to."""
+    """Print this rank's host, and the hosts of the ranks that it is connected to."""
     rank, local_size = launched_rank(), launched_local_size()
     nodes = tuple(dict.fromkeys(filter(None, os.environ.get(NODES, "").split(","))))
     place = RankPlace(

@@ -222,7 +222,7 @@ def imagenet_centred_bgr(images: Any) -> Any:
 
 
 def unchanged(images: Any) -> Any:
-    """Return the images as they are: the network's own first layers normalise."""
+    """Return the images unchanged: the network's own first layers normalise."""
     return images
 
 

@@ -47,7 +47,7 @@ def set_for(
     environment: MutableMapping[str, str] = os.environ,
     driver: Path = _NVIDIA_DRIVER,
 ) -> None:
-    """Set what the options request, and good defaults for variables that the caller's environment does not set.
+    """Set what the options request, and good defaults for variables that the environment does not set yet.
 
     ``local`` is a folder on this node's disk, for Horovod's timeline: Horovod writes it as it goes, and reports no
     error if it cannot. Also limits this process to as many malloc arenas as it has cores. ``driver`` exists where

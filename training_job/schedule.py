@@ -56,7 +56,7 @@ class RateSchedule:
 
 @dataclass(frozen=True, kw_only=True)
 class Standing:
-    """What was decided after the epochs so far; part of every checkpoint."""
+    """The decisions after the epochs so far; part of every checkpoint."""
 
     best: float | None = None
     """The monitored metric's best value."""

@@ -151,7 +151,7 @@ def _configure(arguments: JobArguments, world: World, threads: int) -> str | Non
 
 
 def _own_gpu(arguments: JobArguments, world: World) -> str | None:
-    """Pin this rank's GPU. If a GPU is expected, a rank without one prints the reason and fails with all others."""
+    """Pin this rank's GPU. If the job expects GPUs, a rank without one prints the reason, and all ranks fail."""
     try:
         device, reason = pin_gpu(tf.config, world.local_rank), "TensorFlow finds no GPU."
     except MissingResourcesError as error:

@@ -174,7 +174,7 @@ def _binary_values(logits: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.
 def _multiclass(
     logits: tf.Tensor, labels: tf.Tensor, weights: tf.Tensor, layout: MetricLayout
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Judge logits [B, classes] by labels [B]."""
+    """Evaluate logits [B, classes] against labels [B]."""
     values = _multiclass_values(logits, labels, layout)
     return values[0], _weighted(values, weights)
 
@@ -182,7 +182,7 @@ def _multiclass(
 def _binary(
     logits: tf.Tensor, labels: tf.Tensor, weights: tf.Tensor, layout: MetricLayout
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Judge logits [B, 1], above 0 for class 1, by labels [B]."""
+    """Evaluate logits [B, 1], where above 0 means class 1, against labels [B]."""
     losses, correct, positive, scores = _binary_values(logits, labels)
     share = tf.atan(scores / AUC_LOGIT_SCALE) / math.pi + 0.5
     buckets = tf.minimum(tf.cast(share * layout.auc_buckets, tf.int32), layout.auc_buckets - 1)

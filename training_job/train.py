@@ -23,7 +23,7 @@ from training_job.machines import announce, check_launch
 
 
 def main(argv: Sequence[str]) -> int:
-    """Train; return the exit code."""
+    """Run the training; return the exit code."""
     stop = StopRequest()
     stop.listen()
     try:
@@ -32,7 +32,7 @@ def main(argv: Sequence[str]) -> int:
         check_launch(arguments)
         job = prepare(arguments, process_environment.launched_world_size())
         if arguments.expected_device == "gpu":
-            os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")  # if it finds no GPU, its warnings say why
+            os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")  # if TensorFlow finds no GPU, its warnings say why
         _train(job, stop)
     except TrainingError as error:
         print_error(error, process_environment.launched_rank())
@@ -56,7 +56,7 @@ def _train(job: Job, stop: StopRequest) -> None:
 
 
 def end_process(code: int) -> None:
-    """End, after a failure at once and with all other ranks."""
+    """End this process; after a failure, at once and together with all other ranks."""
     if code:
         end_job(code)
 

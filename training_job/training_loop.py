@@ -31,13 +31,13 @@ _BAD, _BAD_RANKS, _STOP, _SAVE = range(4)
 
 
 def train(session: Session) -> None:
-    """Train to the last epoch, or until early stopping ends it. Raises TrainingError."""
+    """Train until the last epoch, or until early stopping. Raises TrainingError."""
     while session.position.epoch < session.job.arguments.epochs and not session.position.standing.stopped:
         close_epoch(session, _train_epoch(session))
 
 
 class _Pace:
-    """Times of the last progress line and of the last checkpoint within an epoch."""
+    """When the last progress line was printed, and when the last checkpoint within an epoch was saved."""
 
     def __init__(self) -> None:
         self.reported = self.saved = time.monotonic()
@@ -62,14 +62,14 @@ def _train_epoch(session: Session) -> Sums:
 
 
 def _sums_so_far(session: Session) -> Sums:
-    """Return the sums of an interrupted epoch; on the root only, because they are over all ranks."""
+    """Return the sums of an interrupted epoch, on the root only, because they cover all ranks."""
     if session.world.is_root and session.position.sums:
         return np.array(session.position.sums)
     return session.layout.no_sums()
 
 
 def _step(session: Session, batches: Iterator[Batch], pace: _Pace) -> tuple[Sums, Sums]:
-    """Take one step; return this rank's sums and the global flags."""
+    """Run one step; return this rank's sums and the global flags."""
     position, began = session.position, time.perf_counter()
     session.watch.enter("reading", position.step)
     if session.inputs.check is not None:

@@ -33,20 +33,20 @@ def read_back(
     sleep: Callable[[float], None] = time.sleep,
 ) -> Check:
     """Return a check that the logs have an item of this trace; query them for at most ``wait_s``."""
-    began_s, mend = clock(), "landfall doctor"
+    began_s, fix = clock(), "landfall doctor"
     if not TRACE_ID.fullmatch(trace_id):  # it becomes part of a query
         return _check(CheckState.UNKNOWN, "the app did not name the trace of the item that it sent", "azd deploy")
     try:
         workspace, scope = _logs(deployment)
         if not workspace:
             return _check(CheckState.WRONG, "the resource group has no Log Analytics workspace", "azd provision")
-        mend = GRANT.format(scope=scope)
+        fix = GRANT.format(scope=scope)
         while not _is_there(workspace, trace_id):
             if clock() - began_s >= wait_s:
                 return _not_yet(wait_s)
             sleep(POLL_S)
     except CliError as error:
-        return _check(CheckState.UNKNOWN, f"the logs cannot be read: {error.message}", mend)
+        return _check(CheckState.UNKNOWN, f"the logs cannot be read: {error.message}", fix)
     return _check(
         CheckState.OK, f"the item that the app sent is in the logs, seen after {clock() - began_s:.0f} s", ""
     )

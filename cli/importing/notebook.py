@@ -90,7 +90,7 @@ def from_notebook(notebook: Path, output: Path | None, *, overwrite: bool, is_js
     for each in left_out:
         click.echo(f"  left out: {each}")
     if problem:
-        click.echo(f"  to mend: {problem}")
+        click.echo(f"  to fix: {problem}")
     click.echo(f"Next: landfall lint {shown}")
 
 

@@ -56,7 +56,7 @@ def _listed(container: Any, prefix: str, label: str) -> Iterator[tuple[str, Any]
 
 
 def _is_copied(path: str, size_bytes: int) -> bool:
-    """Return whether a blob may say how the others lie: it has a plain name, and lies at the top or in a log."""
+    """Return whether a blob may describe the others: it has a plain name, and is at the top or in a log."""
     name = path.removeprefix(f"{LOG_FOLDER}/")
     is_plain = name not in ("", ".", "..") and "/" not in name and name.isprintable() and len(name) <= MAX_NAME_CHARS
     return is_plain and size_bytes <= MAX_LIST_BYTES and (is_beside(path, _any_names()) or may_be_list(path))
@@ -65,7 +65,7 @@ def _is_copied(path: str, size_bytes: int) -> bool:
 def _copy(blobs: Mapping[str, Any], container: Any, beside: Path) -> None:
     if sum(blob.size for blob in blobs.values()) > MAX_COPIED_BYTES:
         raise CliError(
-            f"{shown(next(iter(blobs)))} and what lies beside it have more than {MAX_COPIED_BYTES >> 20} MiB: pass a "
+            f"{shown(next(iter(blobs)))} and what is beside it have more than {MAX_COPIED_BYTES >> 20} MiB: pass a "
             "local copy of the folder."
         )
     for path, blob in blobs.items():

@@ -60,7 +60,7 @@ class Files:
 def find_files(arguments: Sequence[str], blobs: Sequence[ShardInput] = ()) -> Files:
     """Find files with `-of-N` in their names; where there are none, files of any names, which may lie in folders.
 
-    ``blobs`` are further files; what lies beside them is in a folder of the arguments. Raises click.UsageError where
+    ``blobs`` are further files; what is beside them is in a folder of the arguments. Raises click.UsageError where
     there are none, and CliError where some are of no split.
     """
     from function_app.config.layouts import Layout

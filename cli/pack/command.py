@@ -154,7 +154,7 @@ def images(folder: Path, *, target: Path, shards: int, seed: int, validation_sha
     from cli.pack.images import find_images
 
     if target.resolve().is_relative_to(folder.resolve()):
-        raise click.UsageError(f"--to {target} lies inside {folder}, where it would be taken for a class.")
+        raise click.UsageError(f"--to {target} is inside {folder}, where it would be taken for a class.")
     run(find_images(folder, validation_share=validation_share, seed=seed), target, shards, seed)
 
 

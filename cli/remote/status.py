@@ -330,9 +330,9 @@ def _datasets(found: Mapping[str, Any]) -> Iterator[str]:
     for each in found["datasets"]:
         latest = each["latest"]
         said = (
-            f"{latest['version']}, whole since {shown_time(latest['closed_at'])}"
+            f"{latest['version']}, complete since {shown_time(latest['closed_at'])}"
             if latest
-            else "no whole version yet"
+            else "no complete version yet"
         )
         yield f"{each['dataset']:<24}  {said}"
     if not found["datasets"]:
@@ -343,12 +343,12 @@ def _datasets(found: Mapping[str, Any]) -> Iterator[str]:
 
 def _versions(found: Mapping[str, Any]) -> Iterator[str]:
     for each in found["versions"]:
-        whole = (
-            f"generation {each['generation']}, whole since {shown_time(each['closed_at'])}"
+        state = (
+            f"generation {each['generation']}, complete since {shown_time(each['closed_at'])}"
             if each["closed_at"]
             else "open"
         )
-        yield f"{found['dataset']}/{each['version']}  {whole}"
+        yield f"{found['dataset']}/{each['version']}  {state}"
     if not found["versions"]:
         yield f"No version of dataset {found['dataset']} has been uploaded yet."
     if found["next"]:

@@ -65,7 +65,7 @@ def describe_overview(found: Mapping[str, Any]) -> Iterator[str]:
     records, others = counted(arrived["records"], "record"), counted(arrived["open_shards"], "shard")
     yield f"Landed today: {versions} with {shards} and {records}, and {others} of incomplete ones."
     for each in found["closed"][:MAX_SHOWN]:
-        yield f"  {each['dataset']}/{each['version']}: whole since {shown_time(each['closed_at'])}"
+        yield f"  {each['dataset']}/{each['version']}: complete since {shown_time(each['closed_at'])}"
     if not found["open"] and not found["closed"]:
         yield "  Nothing was uploaded yet: landfall upload FOLDER --to DATASET/VERSION"
 
@@ -89,7 +89,7 @@ def _of_versions(before: Mapping[str, Any], after: Mapping[str, Any], seen_at: s
         name = f"{each['dataset']}/{each['version']}"
         if (each["dataset"], each["version"], each["generation"]) not in closings:
             size = f"{each['num_shards']:,} shards, {each['num_records']:,} records"
-            text = f"{name}: whole, generation {each['generation']}: {size}"
+            text = f"{name}: complete, generation {each['generation']}: {size}"
             yield {"at": each["closed_at"], "subject": name, "text": text}
     known = {(each["dataset"], each["version"]): each for each in before["open"]}
     for each in after["open"]:

@@ -157,7 +157,7 @@ class _ReadFile:
 
 def _read(path: Path, clusters: Clusters | PipelineError) -> _ReadFile:
     try:
-        pipeline, problems = _on(read_pipeline(path), path, clusters)
+        pipeline, problems = _on(read_pipeline(path).within(file_name=path.name), path, clusters)
     except PipelineError as error:
         return _ReadFile(
             path=path,

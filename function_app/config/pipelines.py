@@ -353,6 +353,8 @@ class Pipeline(Section):
     """The environment of `train.environment`, with the content of its file; set by `within`."""
     _files: OwnFiles | None = PrivateAttr(default=None)
     """The files of `train.files`; set by `within`."""
+    _file_name: str | None = PrivateAttr(default=None)
+    """Name of the pipeline's file; set by `within`."""
 
     @model_validator(mode="after")
     def _synthetic_data_are_declared(self) -> Self:
@@ -416,11 +418,17 @@ class Pipeline(Section):
         placed._machines = machines  # noqa: SLF001 (its own class)
         return placed
 
-    def within(self, environment: OwnEnvironment | None = None, files: OwnFiles | None = None) -> Self:
-        """Return the pipeline with the environment, or the files, that were read for it."""
+    def within(
+        self,
+        environment: OwnEnvironment | None = None,
+        files: OwnFiles | None = None,
+        file_name: str | None = None,
+    ) -> Self:
+        """Return the pipeline with what was read for it: its environment, its files, or the name of its own file."""
         placed = self.model_copy()
         placed._environment = environment or self._environment  # noqa: SLF001 (its own class)
         placed._files = files or self._files  # noqa: SLF001
+        placed._file_name = file_name or self._file_name  # noqa: SLF001
         return placed
 
     @property
@@ -432,6 +440,11 @@ class Pipeline(Section):
     def environment(self) -> OwnEnvironment | None:
         """The pipeline's own environment; None for Landfall's."""
         return self._environment
+
+    @property
+    def file_name(self) -> str:
+        """Name of the pipeline's file; before it is known, the name that `landfall init` gives to a file."""
+        return self._file_name or f"{self.dataset}.yaml"
 
     @property
     def files(self) -> OwnFiles | None:

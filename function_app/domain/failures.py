@@ -55,7 +55,7 @@ class Remedy(StrEnum):
 RETRYING = frozenset({Remedy.RESUME, Remedy.WAIT, Remedy.SMALLER_BATCH, Remedy.OTHER_SIZE})
 """Remedies that start another attempt."""
 
-MENDABLE = frozenset(
+CORRECTABLE = frozenset(
     {
         FailureClass.PACKAGES,
         FailureClass.CONTAINER,

@@ -191,7 +191,7 @@ def _conditions(name: str, passport: Passport) -> PassportCheck:
         for one in require
         if not _holds(metrics[one["metric"]], one.get("at_least"), one.get("at_most"))
     }
-    return compared(name, f"{len(require)} conditions of the registration hold for the metrics", {}, failing)
+    return compared(name, f"the metrics meet the conditions of the registration ({len(require)})", {}, failing)
 
 
 def _holds(value: float, at_least: float | None, at_most: float | None) -> bool:

@@ -104,7 +104,9 @@ def _probes(services: Services) -> Iterator[Probe]:
 
     for dataset, problems in sorted(services.out_of_service.items()):
         look = partial(_out_of_service, problems)
-        yield Probe(part="pipelines", subject=dataset or "a file without its dataset", look=look, fix=_mend(problems))
+        yield Probe(
+            part="pipelines", subject=dataset or "a file without its dataset", look=look, fix=_pipeline_fix(problems)
+        )
     for cluster, pipelines in sorted(_clusters(services).items()):
         look = partial(_cluster, cluster, pipelines, services)
         yield Probe(part="clusters", subject=cluster, look=look, fix="azd up")
@@ -116,7 +118,7 @@ def _out_of_service(problems: Sequence[str]) -> str:
     raise LandfallError("; ".join(problems))
 
 
-def _mend(problems: Sequence[str]) -> str:
+def _pipeline_fix(problems: Sequence[str]) -> str:
     """Return the command for a pipeline that is out of service: most often the address of a webhook is missing."""
     if setting := _WEBHOOK.search(" ".join(problems)):
         name = setting[0].replace("_", "-")

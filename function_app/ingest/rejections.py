@@ -77,7 +77,7 @@ def with_packed_names(place: ShardPlace, verdict: ShardVerdict, services: Ingest
 def _what_to_do(pipeline: Pipeline, shard: str) -> str:
     return (
         "Correct it and upload it again under the same name. To see all problems on your machine: "
-        f"landfall validate {shown(shard)} --pipeline {pipeline.pipeline}.yaml"
+        f"landfall validate {shown(shard)} --pipeline {shown(pipeline.file_name)}"
     )
 
 

@@ -107,7 +107,7 @@ class TableOfVersion(ListVersion):
 
 @dataclass(frozen=True, kw_only=True)
 class _Outlook:
-    """Whether commits can still become complete, by what lies in storage and its verdicts."""
+    """Whether commits can still become complete, by the blobs in storage and their verdicts."""
 
     table: TableOfVersion
     stored: Mapping[str, StoredFile]

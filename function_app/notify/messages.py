@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from function_app.config.recipients import Recipient
-from function_app.domain.failures import MENDABLE, Remedy
+from function_app.domain.failures import CORRECTABLE, Remedy
 from function_app.domain.records import RunRecord
 from function_app.domain.run_states import RunState
 from function_app.notify.outbox import add_notifications, deliver
@@ -93,7 +93,7 @@ def _text(run: RunRecord) -> str:
         RunState.LOST: "may not have been trained, the run is lost",
     }
     text = f"{run.dataset_version} {words[run.state]}: {run.reason or 'no reason stated'} (run {run.run_id})."
-    return f"{text} {_sentence(run.remedy_reason)}" if run.remedy_reason and _is_to_be_mended(run) else text
+    return f"{text} {_sentence(run.remedy_reason)}" if run.remedy_reason and _is_for_people(run) else text
 
 
 def evidence_in_words(evidence: Mapping[str, Any]) -> Iterator[str]:
@@ -105,9 +105,9 @@ def evidence_in_words(evidence: Mapping[str, Any]) -> Iterator[str]:
         yield str(evidence["promotion"])
 
 
-def _is_to_be_mended(run: RunRecord) -> bool:
+def _is_for_people(run: RunRecord) -> bool:
     """Whether the remedy's reason tells a person what to do."""
-    return run.remedy == Remedy.QUARANTINE or run.failure_class in MENDABLE
+    return run.remedy == Remedy.QUARANTINE or run.failure_class in CORRECTABLE
 
 
 def _sentence(text: str) -> str:

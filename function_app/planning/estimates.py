@@ -91,7 +91,7 @@ class Estimate:
     """Time after the job for which the nodes are still paid."""
     price: float | None = None
     cost: float | None = None
-    """Cost of all nodes for start, job and idle tail."""
+    """Cost of all nodes for node start, job and idle time."""
     cost_low: float | None = None
     cost_high: float | None = None
     problem: str | None = None

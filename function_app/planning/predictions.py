@@ -106,7 +106,7 @@ class Expected:
 
     @property
     def cost(self) -> float | None:
-        """The cost of the job without start and idle tail, because the ledger can measure only the job."""
+        """The cost of the job without node start and idle time, because the ledger can measure only the job."""
         return None if self.hourly is None else self.hourly * self.run_s / HOUR_S
 
 

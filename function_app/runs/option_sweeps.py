@@ -14,7 +14,7 @@ from typing import Any
 
 from function_app.domain.errors import NotFoundError, OptionSweepError
 from function_app.domain.events import TrainingRequest
-from function_app.domain.failures import MENDABLE
+from function_app.domain.failures import CORRECTABLE
 from function_app.domain.option_sweeps import ENDED, MAX_RUNS, SWEEP_PREFIX, OptionSweep, SweepVerdict, verdict_on
 from function_app.domain.records import RunRecord
 from function_app.domain.run_states import SETTLED, Actor, RunState
@@ -128,7 +128,7 @@ def claim_verdict(sweep: OptionSweep, verdict: SweepVerdict, services: RunServic
 def _verdict(sweep: OptionSweep, runs: Sequence[RunRecord], services: RunServices) -> SweepVerdict:
     """Compare the runs of a sweep. It is spent if none is registered for a reason that may not apply next time."""
     verdict = verdict_on(sweep, _passing(sweep, runs, services))
-    undelivered = any(run.state is RunState.SUPPRESSED or run.failure_class in MENDABLE for run in runs)
+    undelivered = any(run.state is RunState.SUPPRESSED or run.failure_class in CORRECTABLE for run in runs)
     return replace(verdict, is_spent=verdict.best is None and undelivered)
 
 

@@ -16,7 +16,7 @@ from function_app.domain.errors import (
     SubmissionRefusedError,
 )
 from function_app.domain.events import TrainingRequest
-from function_app.domain.failures import MENDABLE, Remedy
+from function_app.domain.failures import CORRECTABLE, Remedy
 from function_app.domain.jobs import TAG, Plan, plan_run, planned_run, spec_from_json, with_tags
 from function_app.domain.records import Generation, RunRecord
 from function_app.domain.run_states import Actor, RunState
@@ -330,7 +330,7 @@ def _is_spent(run: RunRecord, generation: Generation, ledger: RunsLedger) -> boo
     An unfinished run of an earlier generation cannot lead to a model: the same content was written again since, so it
     will be given up, or its model not registered.
     """
-    if run.state is RunState.SUPPRESSED or run.failure_class in MENDABLE:
+    if run.state is RunState.SUPPRESSED or run.failure_class in CORRECTABLE:
         return True
     if run.remedy == Remedy.QUARANTINE and why_held(run.dataset_version, run.generation, ledger) is None:
         return True

@@ -201,7 +201,7 @@ def _planned(version: DatasetVersion, services: Services) -> Iterator[str]:
     own = plan.own
     if own is not None and own.total_s is not None:
         cost = "" if own.cost is None else f" and {own.cost:.2f} {plan.currency}".rstrip()
-        yield f"The plan expects {in_words(own.total_s)}{cost}, with the start of the nodes and their idle tail."
+        yield f"The plan expects {in_words(own.total_s)}{cost}, with node start and idle time."
 
 
 def _trainable(version: DatasetVersion, pipeline: Pipeline, services: Services) -> Generation:

@@ -59,9 +59,9 @@ class EstimateBody(BaseModel):
     run_s: float | None = Field(description="Duration of the job; null if it cannot be estimated.")
     run_low_s: float | None = Field(description="Lower end of the interval of 95 %.")
     run_high_s: float | None
-    idle_s: float = Field(description="How long the nodes are paid after it.")
+    idle_s: float = Field(description="How long the nodes are paid for after the job.")
     total_s: float | None = Field(description="start_s and run_s.")
-    cost: float | None = Field(description="Of start, job and idle tail, on all nodes.")
+    cost: float | None = Field(description="Cost of node start, job and idle time, on all nodes.")
     cost_low: float | None
     cost_high: float | None
     problem: str | None = Field(description="Why this size cannot or should not be used.")

@@ -142,13 +142,13 @@ def test_an_instance_validates_one_shard_at_a_time() -> None:
 
 
 def test_the_host_file_has_no_block_that_the_host_ignores() -> None:
-    """With OpenTelemetry the exporter samples, and the host ignores ``logging.applicationInsights``."""
+    """Because of OpenTelemetry, the exporter samples, and the host ignores ``logging.applicationInsights``."""
     host = json.loads((ROOT / "host.json").read_text(encoding="utf-8"))
     assert host.get("telemetryMode") != "OpenTelemetry" or "applicationInsights" not in host["logging"]
 
 
 def test_every_function_has_a_thread_where_one_instance_runs_all() -> None:
-    """As in the twin; a person's sweep must not make `health` wait. The HTTP API and its page need no thread."""
+    """The twin is such an instance; a sweep must not delay `health`. The HTTP API and its page need no thread."""
     example = json.loads((ROOT / "local.settings.json.example").read_text(encoding="utf-8"))["Values"]
     at_once = len(FUNCTIONS) - 2
     assert at_once <= FUNCTION_THREADS == int(example["PYTHON_THREADPOOL_THREAD_COUNT"])

@@ -107,7 +107,7 @@ def test_a_query_names_only_what_is_sent(name: str) -> None:
 
 
 def test_each_alert_has_a_line_in_the_runbook() -> None:
-    """With cause, check and fix; and each line is of an alert that exists."""
+    """Each line has a cause, a check and a fix, and belongs to an alert that exists."""
     alerts = {*re.findall(r"name: '([a-z-]+)'", BICEP["alerts"]), "idle-nodes", "queues", "budget"}
     alerts -= {"lost", "idle", "waiting"}  # names of criteria
     book = rows("alert", f"\n{RUNBOOK}")

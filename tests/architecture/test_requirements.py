@@ -74,7 +74,7 @@ def not_covered(imports: Iterable[Import], direct: Collection[str]) -> list[str]
 
 
 def test_production_covers_what_the_function_app_imports() -> None:
-    """In production there is requirements.txt and nothing else."""
+    """Only requirements.txt is installed in production."""
     assert [] == not_covered(
         imports_of("shared", "shard_validation", "horovod_lint", "function_app"), pins(ROOT / "requirements.txt")
     )

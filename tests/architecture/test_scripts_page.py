@@ -60,7 +60,7 @@ def test_each_kind_of_script_has_a_section_with_a_script_that_is_tested() -> Non
 
 @pytest.mark.parametrize("snippet", SNIPPETS)
 def test_each_snippet_makes_a_pipeline_that_is_in_service(tmp_path: Path, snippet: str) -> None:
-    """With the files that it names beside it; its job is one that the strict check of bodies takes."""
+    """The files that it names exist beside it, and the strict check of job bodies accepts its job."""
     for name, content in BROUGHT.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(content, encoding="utf-8")
@@ -79,7 +79,7 @@ def test_each_snippet_makes_a_pipeline_that_is_in_service(tmp_path: Path, snippe
 
 
 def test_the_page_has_snippets_of_each_way_to_start_a_script() -> None:
-    """So that the test of the snippets tests something."""
+    """Otherwise the test of the snippets would test nothing."""
     trains = [yaml.safe_load(snippet)["train"] for snippet in SNIPPETS]
     assert {"tensorflow", "pytorch"} <= {train.get("distribution") for train in trains}
     assert {"files", "environment", "environment_variables"} <= {name for train in trains for name in train}
@@ -87,7 +87,7 @@ def test_the_page_has_snippets_of_each_way_to_start_a_script() -> None:
 
 @pytest.mark.parametrize("line", sorted(set(re.findall(r"`landfall ([^`]+)`", PAGE))))
 def test_each_command_exists_with_its_options(line: str) -> None:
-    """As it stands in the page."""
+    """The options are used as the page states them."""
     command: click.Command = landfall
     words = line.split()
     while isinstance(command, click.Group):

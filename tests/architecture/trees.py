@@ -43,11 +43,11 @@ class Import:
         return self.module.split(".")[0]
 
     def is_of(self, package: str) -> bool:
-        """Whether the module is `package` or lies in it."""
+        """Whether the module is `package` or is in it."""
         return self.module == package or self.module.startswith(f"{package}.")
 
     def __str__(self) -> str:
-        """As an editor jumps to it."""
+        """Return path and line in the form that editors can open."""
         return f"{self.path}:{self.line} imports {self.module}"
 
 

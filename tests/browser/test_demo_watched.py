@@ -54,7 +54,7 @@ def test_a_person_watches_the_demo_from_empty_to_registered(browser: Browser, de
         pages = address(demo)
         os.kill(demo.popen.pid, signal.SIGSTOP)  # the services go on; nothing is uploaded before the page was seen
         page.goto(pages)
-        expect(page.get_by_text("No shard was uploaded yet.")).to_be_visible()
+        expect(page.get_by_text("No shard has been uploaded yet.")).to_be_visible()
         expect(page.get_by_text("No run is active.")).to_be_visible()
         watched.look("demo-empty")
         page.evaluate("window.isEmpty = true")

@@ -114,7 +114,7 @@ def test_the_page_of_the_api_is_for_everybody(browser: Browser) -> None:
 
 
 def test_runs_are_compared_by_everybody(browser: Browser) -> None:
-    """From the sweep's name on a run's page: table, curves, and by keyboard the values; then by choice."""
+    """The sweep's name on a run's page leads to a table, curves, and values by keyboard; then runs are chosen."""
     world, sweep, runs = ended_sweep()
     with served(browser, lambda path: look(world, path)) as watched:
         page = watched.page
@@ -151,7 +151,7 @@ def test_a_page_follows_its_run_and_keeps_what_a_person_opened(browser: Browser)
 
 
 def test_a_page_shows_the_log_of_the_rank_that_a_person_chose(browser: Browser) -> None:
-    """And goes on with it; of many ranks, one is named."""
+    """The page follows that log; if there are many ranks, a person names one."""
     world, run = busy_world()
     place = RankPlace(rank=1, world_size=2, node=1, host="node-b", met=("node-a", "node-b"))
     world.jobs.logs[f"{run.run_id}/1"] = f"{place.to_line()}\nthe second rank\n"

@@ -98,14 +98,14 @@ def questions() -> Iterator[tuple[int, list[str], str]]:
 
 
 def test_the_list_has_twenty_questions_of_two_clicks_or_one_command() -> None:
-    """And each has an answer here."""
+    """Each question also has an answer here."""
     found = list(questions())
     assert list(range(1, NUM_QUESTIONS + 1)) == [number for number, _, _ in found] == list(ANSWERS)
     assert [] == [number for number, clicks, _ in found if len(clicks) > MAX_CLICKS]
 
 
 def test_each_question_is_answered_by_its_page(answering: Answering, browser: Browser) -> None:
-    """From the overview, by the links that the list names."""
+    """The page is reached from the overview by the links that the list names."""
     world, names = answering
     with served(browser, lambda path: look(world, path)) as watched:
         for number, clicks, _ in questions():

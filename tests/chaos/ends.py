@@ -1,4 +1,4 @@
-"""When a chaos run is over: nothing is under way, and each version that is whole has a model of its last content."""
+"""When a chaos run is over: nothing is in progress, and each complete version has a model of its latest content."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from function_app.domain.run_states import SETTLED, RunState
 from function_app.ports import Ledger
 
 VERSION = "v1"
-PEOPLE_MEND = frozenset(
+LEFT_TO_PEOPLE = frozenset(
     {
         FailureClass.CONFIGURATION,
         FailureClass.DATA_CHANGED,
@@ -25,7 +25,7 @@ PEOPLE_MEND = frozenset(
 
 @dataclass(frozen=True, kw_only=True)
 class Ends:
-    """Compares the ledger with what lies in storage in the end."""
+    """Compares the ledger with the final content of storage."""
 
     fingerprints: Mapping[str, str | None]
     """Dataset → the fingerprint of its last content; None where a shard is missing."""
@@ -67,7 +67,7 @@ class Ends:
         newest = max(own, key=lambda run: run.created_at, default=None)
         if newest is None or newest.notified_at is None or any(run.state is RunState.REGISTERED for run in own):
             return None
-        return newest if newest.failure_class in PEOPLE_MEND or newest.canceled_by == PERSON else None
+        return newest if newest.failure_class in LEFT_TO_PEOPLE or newest.canceled_by == PERSON else None
 
     def to_ask(self, runs: list[RunRecord]) -> list[RunRecord]:
         """Return the runs that a person requests again; the run of the last generation has to come by itself."""

@@ -11,7 +11,7 @@ from azure.core.exceptions import AzureError
 
 from cli.errors import CliError
 from function_app.domain.errors import ServiceUnavailableError
-from function_app.domain.failures import MENDABLE
+from function_app.domain.failures import CORRECTABLE
 from function_app.domain.records import RunRecord
 from function_app.domain.run_states import SETTLED
 from function_app.ports import Ledger
@@ -44,7 +44,7 @@ class People:
         """
         for run in self.ends.to_ask(runs):
             # Without force the answer to a run that was forced may be an earlier run, which a person had canceled.
-            dataset, force = run.dataset_version.dataset, run.failure_class not in MENDABLE or bool(run.forced_by)
+            dataset, force = run.dataset_version.dataset, run.failure_class not in CORRECTABLE or bool(run.forced_by)
             if dataset in datasets:
                 self.asked[run.run_id] = dataset
                 with contextlib.suppress(CliError):  # the host was killed

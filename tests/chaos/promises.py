@@ -56,7 +56,7 @@ def promises_of_models(plan: ChaosPlan, evidence: Evidence) -> list[Finding]:
         exactly("runs with more than one model", sum(n > 1 for n in by_run.values()), 0),
         exactly("runs that registered a model without one", len(registered.keys() - by_run), 0),
         exactly(
-            "whole versions with one model of their last content", sum(by_content[x] == 1 for x in last), len(last)
+            "complete versions with one model of their last content", sum(by_content[x] == 1 for x in last), len(last)
         ),
         exactly("contents with more than one model", sum(n > 1 for n in by_content.values()), 0),
     ]
@@ -105,12 +105,12 @@ def promises_of_versions(plan: ChaosPlan, evidence: Evidence) -> list[Finding]:
     closed = sum(newest.get(name) == content for name, content in plan.last_fingerprints().items() if content)
     return [
         exactly(
-            "whole versions whose last shards are accepted",
+            "complete versions whose last shards are accepted",
             sum(accepted_of_last(x, last[x], evidence) == last[x] for x in whole),
             len(whole),
             but="; ".join(filter(None, (not_accepted(x, last[x], evidence) for x in whole))),
         ),
-        exactly("whole versions closed with their last content", closed, len(whole)),
+        exactly("complete versions closed with their last content", closed, len(whole)),
         exactly(
             "undisturbed versions closed once", sum(len(evidence.closings.get(x, ())) == 1 for x in once), len(once)
         ),

@@ -1,7 +1,7 @@
 """A stand-in for a user's own training: reads all shards, and writes checksums of what it read into its model.
 
 Copied beside the pipelines. READS decides, as users' scripts do, whether it reads the shards that the manifest names,
-and fails without one of them, or whatever lies in the folder.
+and fails without one of them, or with whatever else is in the folder.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ LOOKS = 1000
 
 
 def test_a_replaced_shard_keeps_its_size() -> None:
-    """Only its content tells it from the first one."""
+    """Only its content differs from that of the first one."""
     sizes = {name: {len(PLAN.content(name, shift)) for shift in range(10)} for name in PLAN.shard_names()}
     assert {1} == {len(found) for found in sizes.values()}
     assert 10 == len({PLAN.content(PLAN.shard_names()[0], shift) for shift in range(10)})

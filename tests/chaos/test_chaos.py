@@ -66,7 +66,7 @@ def one_job_succeeds(faults: JobFaults, job: str) -> bool:
 
 
 def test_the_faults_of_three_storms_are_all_that_azure_ml_has() -> None:
-    """With the sizes at which they are shown to pass; the order, the jobs and the repetitions differ."""
+    """The sizes are those with which they pass; the order, the jobs and the repetitions differ."""
     storms = [ChaosPlan(versions=14, shards=6, seed=seed).job_faults() for seed in (1, 2, 3)]
     assert [set(FAULTS)] * 3 == [{one.fault for one in storm} for storm in storms]
     assert 3 == len({tuple(storm) for storm in storms})

@@ -31,7 +31,7 @@ def world_of(layout: StormLayout) -> World:
 
 @pytest.mark.parametrize("dataset", PLAN.datasets)
 def test_each_layout_closes_with_the_content_that_the_plan_expects(dataset: str, tmp_path: Path) -> None:
-    """Not before its end is written, or before nothing changed for a while."""
+    """It does not close before its end is written, or before nothing has changed for a while."""
     layout, files = layout_of(dataset), PLAN.last_contents()[dataset]
     world = world_of(layout)
     for name, content in files.items():

@@ -152,7 +152,7 @@ def broken_by_faults(runs: list[RunRecord], met: Sequence[tuple[str, str]], *pla
 
 
 def test_a_planned_fault_that_nothing_met_breaks_the_storm_s_own_promise() -> None:
-    """By its name; one that was met once of twice is none that was met."""
+    """The fault is named; one that was met once instead of twice counts as not met."""
     twice = PlannedFault(fault=AnswerFault.LOST_BEFORE, dataset="chaos-000", times=2)
     met = [(AnswerFault.LOST_BEFORE, RUN.run_id), (LifeFault.SLOW_BUILD, RUN.run_id)]
     names = broken_by_faults([RUN], met, twice, SLOW, CAPACITY)

@@ -1,4 +1,4 @@
-"""Every request with which an adapter changes the world: named, seen from outside, and found in the source.
+"""Finds every request with which an adapter changes something outside: as it is sent, and in the source.
 
 One call of a port may be several requests (a container is created, then written to; a message is taken, recorded by a
 step, then deleted). Clients of all services meet in the standard library's HTTP connection, so that is where they are
@@ -33,9 +33,9 @@ SDK_CLIENTS = (
     *(TableClient, TableServiceClient),
 )
 LOOKING = ("get_", "list_", "query_", "download_", "find_", "peek_", "walk_", "exists", "from_", "close")
-"""How the SDKs' methods begin that change nothing; every other one is taken for an effect."""
+"""Prefixes of the SDKs' methods that change nothing; all other methods count as effects."""
 TAKE = "TAKE"
-"""The name of a GET that takes messages of a queue: it hides them."""
+"""The name of a GET that takes messages from a queue, because it hides them."""
 WRITING_VERBS = frozenset({"PUT", "POST", "PATCH", "MERGE", "DELETE", TAKE})
 
 
@@ -50,7 +50,7 @@ def writing_methods() -> frozenset[str]:
 
 
 def request_sites() -> dict[str, str]:
-    """Return every place of the adapters' source that has storage change something: site → file and line."""
+    """Return every place in the adapters' source that changes storage: site → file and line."""
     writing = writing_methods()
     return {
         f"{path.stem}.{owner}": f"{path.name}:{call.lineno}"
@@ -62,7 +62,7 @@ def request_sites() -> dict[str, str]:
 
 @contextmanager
 def changes_seen(see: Callable[[str, FrameType], None]) -> Iterator[None]:
-    """Have every request reported that changes something anywhere, as soon as its answer has begun to come.
+    """Report every request that changes something, as soon as the response begins.
 
     ``see`` is given its verb, and the frame in which the answer is read.
     """
@@ -89,7 +89,7 @@ def changes_seen(see: Callable[[str, FrameType], None]) -> Iterator[None]:
 
 @contextmanager
 def requests_seen(see: Callable[[str], None]) -> Iterator[None]:
-    """Have the name of each effect of a step reported.
+    """Report the name of each effect of a step.
 
     A name is ``method@step: VERB adapter``: the port's method, who called it, the request, and who made that.
     """
@@ -104,12 +104,12 @@ def requests_seen(see: Callable[[str], None]) -> Iterator[None]:
 
 
 def site_of_name(name: str) -> str:
-    """Return the adapter's place in the name of an effect."""
+    """Return the adapter's place from the name of an effect."""
     return name.rpartition(" ")[2]
 
 
 def _name(verb: str, frame: FrameType | None) -> str | None:
-    """Name an effect by the frames that lead to it; None where no step has asked for it."""
+    """Name an effect by the calls that lead to it; None if no step requested it."""
     inner = outer = ""
     while frame is not None and Path(frame.f_code.co_filename).parent not in FLOWS:
         path = Path(frame.f_code.co_filename)

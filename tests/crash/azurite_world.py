@@ -1,4 +1,4 @@
-"""The world of the scenarios with real storage: tables, queues and blobs in an Azurite account of its own.
+"""The world of the scenarios with real storage: tables, queues and blobs in a separate Azurite account.
 
 Azure ML, the recipients and the clock remain doubles, which outlive their process in a file.
 """
@@ -39,17 +39,17 @@ from tests.support.world import World
 POISON = f"{SHARD_UPLOADED}-poison"
 GIVEN_UP = {"id": "1", "eventType": CREATED, "subject": "/blobServices/default/containers/others/blobs/a/b/c"}
 HIDDEN_S = 5
-"""How long a taken message is hidden: longer than handling it takes, and a short wait after a death."""
+"""How many seconds a taken message is hidden: longer than handling it takes, but a short wait after a death."""
 
 
 @dataclass(kw_only=True)
 class AzuriteWorld(World):
-    """A world whose ports to storage each process opens for itself, see ``opened``."""
+    """A world in which each process opens its own ports to storage, see ``opened``."""
 
     connection: str
     """The account's connection string."""
     app_connection: str = ""
-    """Set if the function app reaches the account through a proxy that fails; the SDK then repeats once."""
+    """Set if the function app uses a proxy that fails; the SDK then retries once."""
     storage: StorageConnection | None = field(default=None, init=False)
     """None until a process opens the world."""
     app_storage: StorageConnection | None = field(default=None, init=False)
@@ -57,7 +57,7 @@ class AzuriteWorld(World):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.clock.now = utcnow()  # blobs have the time of their upload
+        self.clock.now = utcnow()  # the time of a blob is that of its upload
 
     @property
     def account(self) -> StorageConnection:
@@ -73,7 +73,7 @@ class AzuriteWorld(World):
                 storage.blob_service.create_container(container)
 
     def opened(self) -> AzuriteWorld:
-        """Return the world with real ports, except those that a scenario has replaced."""
+        """Return the world with real ports, except for those that a scenario has replaced."""
         found = copy.copy(self)
         found.storage = self._connection()
         storage = found.storage if not self.app_connection else self._connection(self.app_connection, retry_total=1)
@@ -97,7 +97,7 @@ class AzuriteWorld(World):
         return found
 
     def close(self) -> None:
-        """Close what this process has opened."""
+        """Close what this process opened."""
         for storage in (self.storage, self.app_storage):
             if storage is not None:
                 storage.close()
@@ -131,7 +131,7 @@ class AzuriteWorld(World):
     def give_up(self, payload: str) -> None:
         """See World; Event Grid gives up an event too."""
         queue = self.queue(POISON)
-        with contextlib.suppress(ResourceExistsError):  # exists already
+        with contextlib.suppress(ResourceExistsError):  # the queue exists already
             queue.create_queue()
         queue.send_message(base64.b64encode(payload.encode()).decode())
         container = self._blobs(DEAD_LETTER_CONTAINER)
@@ -142,7 +142,7 @@ class AzuriteWorld(World):
     def leave_upload(self, message: str) -> None:
         """See World."""
         queue = self.queue(SHARD_UPLOADED)
-        with contextlib.suppress(ResourceExistsError):  # an earlier message made it
+        with contextlib.suppress(ResourceExistsError):  # an earlier message created the queue
             queue.create_queue()
         queue.send_message(base64.b64encode(message.encode()).decode())
 
@@ -179,7 +179,7 @@ def opened(world: World) -> AzuriteWorld:
 
 
 def serve_queues(world: World) -> None:
-    """Handle the messages of all queues: each stays until it was handled."""
+    """Handle the messages of all queues; each is deleted once it was handled."""
     if not isinstance(world, AzuriteWorld):
         raise TypeError(f"not a world in Azurite: {type(world).__name__}")
 
@@ -198,7 +198,7 @@ def serve_queues(world: World) -> None:
 def _serve(queue: QueueClient, handle: Callable[[str], None]) -> None:
     while message := _first(queue):
         handle(message.content)
-        (taken,) = queue.receive_messages(max_messages=1)  # the same one: nothing else takes messages
+        (taken,) = queue.receive_messages(max_messages=1)  # the same message: nothing else takes messages
         queue.delete_message(taken)
 
 

@@ -1,8 +1,8 @@
 """A model of everything that may happen around the chain, for hypothesis and for random walks.
 
-Events come twice, late, never and in any order; handlers run at the same time; services do not answer, or their
-answers are lost; processes die. Data change, jobs fail and vanish, people cancel and ask for more runs, and the app
-is deployed again. The model remembers what happens outside in the simplest way.
+Events are duplicated, late, lost and reordered; handlers run concurrently; services do not answer, or their answers
+are lost; processes die. Data change, jobs fail and disappear, people cancel runs and request more, and the app is
+deployed again. The model records what happens outside in the simplest way.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ POLICIES = ("notify", "train", "cancel_and_train")
 BUSY = ("queue", "latest")
 VERSIONS = ("v1", "v2", "v3")
 VARIANTS = (1, 2, 0)
-"""Two good contents of each shard, and one that is no shard."""
+"""Two valid contents of each shard, and one that is not a shard."""
 JOB_ERRORS = (None, "The job was preempted", "exited with status code 10.")
-"""Why a job fails: unknown, one that is tried again, and one that puts a hold on its data."""
+"""Why a job fails: unknown, an error that is retried, and one that puts a hold on its data."""
 EVENTS_AND_MESSAGES = 16
-"""Those of three versions, and some more."""
+"""All events and messages of three versions, and some more."""
 ROUNDS = 24
-"""Hours until all is quiet: versions wait for each other, and a failed run is tried again, with pauses."""
+"""Hours until nothing is in progress: versions wait for each other, and failed runs are retried with pauses."""
 STEPS_OF_A_WALK = 20
 
 versions, names, variants = st.sampled_from(VERSIONS), st.sampled_from(ALL_SHARDS), st.sampled_from(VARIANTS)
@@ -53,13 +53,13 @@ policies, busy, errors = st.sampled_from(POLICIES), st.sampled_from(BUSY), st.sa
 numbers = st.integers(0, 30)
 several_fates = st.lists(st.tuples(st.integers(0, 20), st.sampled_from(Fate)), max_size=2)
 orders = st.integers(0, 9999)
-"""Seeds of which handler is next, at every call: hypothesis draws lists too short to let handlers meet."""
+"""Seeds of the order of handlers; hypothesis itself would draw lists too short to let handlers overlap."""
 
 Handler = Callable[[], object]
 
 
 class ChainModel(RuleBasedStateMachine):
-    """Does what may happen outside, and checks that the chain keeps its promises."""
+    """Simulates what may happen outside, and checks the promises of the chain."""
 
     layout = Layout()
 
@@ -73,7 +73,7 @@ class ChainModel(RuleBasedStateMachine):
         """Requests that were delivered before."""
         self.blobs: dict[tuple[str, str], bytes] = {}
         self.deleted: dict[tuple[str, str], tuple[BlobFacts, bytes]] = {}
-        """What storage keeps of deleted shards, for a while."""
+        """The deleted shards that storage keeps for a while."""
 
     @initialize(on_change=policies, when_busy=busy, going=yes_or_no, at_once=yes_or_no)
     def deploy(self, on_change: str, when_busy: str, *, going: bool, at_once: bool) -> None:
@@ -103,7 +103,7 @@ class ChainModel(RuleBasedStateMachine):
 
     @rule(version=versions, name=names)
     def relabel(self, version: str, name: str) -> None:
-        """Replace a shard by one of the same size with the next labels; the third time it is the first one again."""
+        """Replace a shard by one of the same size with the next labels; the third one has the first content again."""
         content = self.blobs.get((version, name), NO_SHARD)
         if content != NO_SHARD:
             own = [ALL_SHARDS.index(name) + len(ALL_SHARDS) * number for number in range(3)]
@@ -117,7 +117,7 @@ class ChainModel(RuleBasedStateMachine):
 
     @rule(version=versions, name=names)
     def delete(self, version: str, name: str) -> None:
-        """The data owner deletes a shard; no event of it counts."""
+        """The data owner deletes a shard; no event reports it."""
         path = f"digits/{version}/{name}"
         if path in self.world.shards.blobs:
             self.deleted[version, name] = self.world.shards.blobs[path]
@@ -127,7 +127,7 @@ class ChainModel(RuleBasedStateMachine):
 
     @rule(version=versions, name=names)
     def undelete(self, version: str, name: str) -> None:
-        """The data owner takes a deletion back: the content and its ETag are the same, and no event is sent."""
+        """The data owner undeletes a shard: content and ETag are the same, and no event is sent."""
         if (version, name) in self.deleted:
             facts, content = self.deleted.pop((version, name))
             self.world.shards.blobs[facts.path] = (facts, content)
@@ -136,7 +136,7 @@ class ChainModel(RuleBasedStateMachine):
 
     @rule(version=versions, name=names, fates=several_fates)
     def delete_for_a_while(self, version: str, name: str, fates: list[tuple[int, Fate]]) -> None:
-        """A shard is missing while everything that waits is handled."""
+        """A shard is missing while everything that is waiting is handled."""
         self.delete(version, name)
         self.deliver_everything(fates)
         self.undelete(version, name)
@@ -169,18 +169,18 @@ class ChainModel(RuleBasedStateMachine):
 
     @rule()
     def deploy_again(self) -> None:
-        """Another version of the pipeline resolves the same request to another spec."""
+        """Deploy another version of the pipeline, which resolves the same request to another spec."""
         self.epochs = 7 - self.epochs
         train = pipeline().train
         train = train.model_copy(update={"options": replace(train.options, epochs=self.epochs)})
         self.world.change_pipeline(on_change=self.on_change, when_busy=self.when_busy, train=train, data=self.data())
 
     def data(self) -> Data:
-        """What the pipeline says of its data."""
+        """The data section of the pipeline."""
         return pipeline().data.model_copy(update={"layout": self.layout})
 
     def write_marker(self, version: str) -> None:
-        """The writer of a version says that all files have come, where the layout has a marker."""
+        """The writer of a version writes its marker, if the layout has one."""
         if self.layout.has_any_names:
             self.wait(1)
             self.uploads.append(self.world.put(self.layout.marker, b"", version))
@@ -190,7 +190,7 @@ class ChainModel(RuleBasedStateMachine):
     def cancel(
         self, number: int, end: str | None, error: str | None, fates: list[tuple[int, Fate]], order: int
     ) -> None:
-        """A person cancels a run, whose job may end meanwhile; a run that waited for it does not start by itself."""
+        """A person cancels a run, whose job may end meanwhile; a run that waited for it must not start by itself."""
         runs = sorted(self.world.ledger.run_rows)
         if not runs:
             return
@@ -215,14 +215,14 @@ class ChainModel(RuleBasedStateMachine):
 
     @rule(epochs=st.integers(5, 6), key=st.sampled_from([None, "k1"]), fates=several_fates)
     def ask(self, epochs: int, key: str | None, fates: list[tuple[int, Fate]]) -> None:
-        """A person asks for a run, perhaps with force, and perhaps again."""
+        """A person requests a run, perhaps with force, and perhaps repeatedly."""
         asked = {"overrides": {"epochs": epochs}, "trigger": "http", "forced_by": key}
         self.handle([lambda: request_run(VERSION, **asked, services=self.world.services)], fates)  # type: ignore[arg-type]
 
     # -- deliveries ----------------------------------------------------------------------------------------
     @rule(number=numbers, keep=st.booleans(), fates=several_fates)
     def deliver(self, number: int, *, keep: bool, fates: list[tuple[int, Fate]]) -> None:
-        """Deliver an event in any order; kept, it comes again."""
+        """Deliver any event or message; if it is kept, it is delivered again."""
         for handler in self.pick(number, keep=keep):
             self.handle([handler], fates)
 
@@ -239,7 +239,7 @@ class ChainModel(RuleBasedStateMachine):
 
     @rule(version=versions, variant=st.sampled_from([1, 2]), fates=several_fates, order=orders)
     def upload_at_once(self, version: str, variant: int, fates: list[tuple[int, Fate]], order: int) -> None:
-        """All shards of a version are uploaded and validated at the same time: any of them may be the last."""
+        """All shards of a version are uploaded and validated concurrently: any of them may be the last one."""
         before = len(self.uploads)
         for name in ALL_SHARDS:
             self.upload(version, name, variant)
@@ -248,7 +248,7 @@ class ChainModel(RuleBasedStateMachine):
 
     @rule(variant=st.sampled_from([1, 2]))
     def get_going(self, variant: int) -> None:
-        """All versions are uploaded, their requests handled in the opposite order: one run is active, others wait."""
+        """All versions are uploaded and their requests handled in reverse order: one run is active, others wait."""
         for version in VERSIONS:
             self.upload_at_once(version, variant, [], 0)
         for _ in range(len(self.world.requests.messages)):
@@ -256,7 +256,7 @@ class ChainModel(RuleBasedStateMachine):
 
     @rule(end=st.sampled_from(ENDED), error=errors, fates=several_fates, order=orders)
     def end_at_once(self, end: str, error: str | None, fates: list[tuple[int, Fate]], order: int) -> None:
-        """A job ends; its event comes twice, and the timer fires meanwhile."""
+        """A job ends; its event is delivered twice, and the timer fires meanwhile."""
         before = len(self.run_events)
         self.move_jobs(end, error)
         once = [self.handler(event) for event in self.run_events[before:]]
@@ -264,13 +264,13 @@ class ChainModel(RuleBasedStateMachine):
 
     @rule(number=numbers, fates=several_fates, order=orders)
     def deliver_late(self, number: int, fates: list[tuple[int, Fate]], order: int) -> None:
-        """A request comes again, long after it was handled, together with a waiting event."""
+        """A request is delivered again, long after it was handled, together with a waiting event."""
         late = self.delivered[number % len(self.delivered) :][:1] if self.delivered else []
         self.handle([*map(self.handler, late), *self.pick(number, keep=False)], fates, order)
 
     @rule(number=numbers)
     def lose(self, number: int) -> None:
-        """An event is never delivered (again)."""
+        """An event is lost, or is not delivered again."""
         self.pick(number, keep=False)
 
     @rule(fates=several_fates)
@@ -283,7 +283,7 @@ class ChainModel(RuleBasedStateMachine):
         self.handle([*timer, *self.pick(number, keep=False)], [], order)
 
     def pick(self, number: int, *, keep: bool) -> list[Handler]:
-        """Return the handler of one of the waiting events or messages, or nothing."""
+        """Return the handler of one of the waiting events or messages, or no handler."""
         self.world.requests.reappear()
         waiting = [*self.uploads, *self.run_events, *self.world.requests.messages]
         if not waiting:
@@ -303,7 +303,7 @@ class ChainModel(RuleBasedStateMachine):
         return lambda: self.world.deliver(event)
 
     def handle(self, handlers: list[Handler], fates: list[tuple[int, Fate]], order: int = 0) -> None:
-        """Run handlers at the same time; they may raise what makes the host deliver again."""
+        """Run handlers concurrently; they may raise errors after which the host delivers again."""
         self.fates.waiting = sorted(fates)
         raised = self.turns.run(handlers, in_bursts(order))
         self.fates.waiting = []
@@ -317,13 +317,13 @@ class ChainModel(RuleBasedStateMachine):
         self.promises.check()
 
     def uploaded(self, version: str, name: str, content: bytes) -> None:
-        """Remember an upload."""
+        """Record an upload."""
 
     def nothing_closes_before_its_marker(self) -> None:
         """See MarkedChainModel."""
 
     def teardown(self) -> None:
-        """Let the timer alone find everything that was lost, once the services answer again."""
+        """Let the timer alone find everything that was lost, after the services work again."""
         if not hasattr(self, "on_change"):
             return
         for version in VERSIONS:
@@ -344,14 +344,14 @@ def in_bursts(seed: int) -> Iterator[int]:
 
 
 class MarkedChainModel(ChainModel):
-    """The same where a marker says that a version is whole."""
+    """The same model where a marker says that a version is complete."""
 
     layout = Layout(kind="marker", patterns={"train": "train-*", "validation": "validation-*"})
 
     def __init__(self) -> None:
         super().__init__()
         self.marked: set[tuple[str, str, str]] = set()
-        """Version, name and CRC32C of all that was uploaded before a marker."""
+        """Version, name and CRC32C of everything that was uploaded before a marker."""
         self.unmarked: set[tuple[str, str, str]] = set()
 
     def uploaded(self, version: str, name: str, content: bytes) -> None:
@@ -376,7 +376,7 @@ class MarkedChainModel(ChainModel):
 
 
 class ListedChainModel(ChainModel):
-    """The same where a list with checksums says of which files a version consists."""
+    """The same model where a list with checksums names the files of a version."""
 
     layout = Layout(kind="manifest", patterns=MarkedChainModel.layout.patterns)
 
@@ -386,7 +386,7 @@ class ListedChainModel(ChainModel):
         """The files that each written list named: version, name and CRC32C."""
 
     def write_marker(self, version: str) -> None:
-        """See ChainModel. The list names what is there."""
+        """See ChainModel. The list names the files that exist."""
         there = {name: content for (of, name), content in sorted(self.blobs.items()) if of == version}
         self.lists.add(frozenset((version, name, f"{crc32c(content):08x}") for name, content in there.items()))
         lines = (f"{hashlib.sha256(content).hexdigest()}  {name}\n" for name, content in there.items())
@@ -395,7 +395,7 @@ class ListedChainModel(ChainModel):
 
     @invariant()
     def nothing_closes_before_its_marker(self) -> None:
-        """Every closing is what one list stated, all of it and nothing else."""
+        """Each closing has exactly the files of one list."""
         for path, document in self.world.documents.documents.items():
             if path.startswith("manifests/"):
                 manifest = Manifest.from_json(document)
@@ -407,19 +407,19 @@ class ListedChainModel(ChainModel):
 
 
 class QuietChainModel(ChainModel):
-    """The same where a version is taken for whole once nothing has changed for a while."""
+    """The same model where a version counts as complete once nothing has changed for a while."""
 
     layout = Layout(kind="quiet", quiet_s=600, patterns=MarkedChainModel.layout.patterns)
 
     def write_marker(self, version: str) -> None:
-        """See ChainModel. There is none."""
+        """See ChainModel. This layout has no marker."""
 
 
 def walk(seed: int, kind: type[ChainModel] = ChainModel) -> None:
-    """Drive a model by an even draw of its rules. Raises AssertionError if a promise breaks.
+    """Drive a model by drawing its rules uniformly. Raises AssertionError if a promise is broken.
 
-    Hypothesis prefers small and simple sequences, because it wants to explain a failure; an even draw gets to rare
-    encounters sooner.
+    Hypothesis prefers short and simple sequences, because it must explain failures; uniform draws reach rare
+    interactions sooner.
     """
     dice, model = random.Random(seed), kind()  # noqa: S311 (a walk, not secrets)
     model.deploy(dice.choice(POLICIES), dice.choice(BUSY), going=dice.random() < 0.7, at_once=seed % 2 == 1)
@@ -432,12 +432,12 @@ def walk(seed: int, kind: type[ChainModel] = ChainModel) -> None:
 
 
 def fates(dice: random.Random) -> list[tuple[int, Fate]]:
-    """Draw up to two faults, mostly one."""
+    """Draw at most two faults, most often one."""
     return [(dice.randrange(20), dice.choice(list(Fate))) for _ in range(dice.choice((0, 1, 1, 2)))]
 
 
 def number(dice: random.Random) -> int:
-    """Draw which event or run is meant."""
+    """Draw the number of an event or a run."""
     return dice.randrange(30)
 
 
@@ -452,7 +452,7 @@ def mark(model: ChainModel, dice: random.Random) -> None:
 
 
 def order(dice: random.Random) -> int:
-    """Draw a seed of turns."""
+    """Draw the seed of an order."""
     return dice.randrange(10_000)
 
 

@@ -1,6 +1,6 @@
-"""What was promised of the chain, checked against everything that the doubles hold.
+"""The promises of the chain, checked against everything that the doubles contain.
 
-The memory of earlier checks tells what may never change again.
+Earlier checks are remembered, to find changes of what must stay the same.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tests.crash.port_calls import PortCall
 from tests.support.world import ALL_SHARDS, WEBHOOK, World
 
 ENDED = ("Completed", "Failed", "Canceled")
-"""Azure ML's words for jobs that have ended."""
+"""Azure ML's states of jobs that have ended."""
 ACTIVE = frozenset({RunState.SUBMITTING, RunState.SUBMITTED, RunState.QUEUED, RunState.RUNNING})
 TRAINED = frozenset({RunState.REGISTERED, RunState.NOT_REGISTERED})
 WITH_A_MODEL = frozenset({RunState.COMPLETED, RunState.REGISTERED})
@@ -42,12 +42,12 @@ NO_SHARD = b"no records"
 
 
 class Promises:
-    """Looks at a world again and again."""
+    """Checks a world repeatedly."""
 
     def __init__(self, world: World, met: Mapping[tuple[Fate, str], int]) -> None:
         self.world = world
         self.met = met
-        """What went wrong so far, by fate and method."""
+        """The faults so far, by fate and method."""
         self.states: dict[str, RunState] = {}
         self.closings: dict[tuple[DatasetVersion, int], Generation] = {}
         self.confirmed_cancellations: set[str] = set()
@@ -58,7 +58,7 @@ class Promises:
         """Logical runs that waited for a run which a person canceled: they do not start by themselves."""
 
     def around(self, call: PortCall, make: Callable[[], Any]) -> Any:
-        """See port_calls.Around: what an effect may break is looked at right after it, in the midst of a step."""
+        """See port_calls.Around: checks right after each effect, even in the middle of a step."""
         answer = make()
         if call.method == "change_run_queue":
             self.the_oldest_place_is_first(*answer)
@@ -70,7 +70,7 @@ class Promises:
         return answer
 
     def check(self) -> None:
-        """Raise AssertionError where a promise does not hold at this moment."""
+        """Raise AssertionError if a promise does not hold at this moment."""
         self.counters_equal_rows()
         self.a_content_closes_once()
         self.a_closing_is_never_rewritten()
@@ -135,7 +135,7 @@ class Promises:
         assert (True, True) == (len(going) <= 1, len(active) <= 1), f"going: {going}; active: {active}"
 
     def the_oldest_place_is_first(self, before: RunQueue, after: RunQueue) -> None:
-        """A run that is admitted goes before all that wait; only one waits where only the latest version counts."""
+        """An admitted run comes before all waiting ones; with `latest`, only one run waits."""
         for entry in after.running:
             if not before.is_running(entry.logical_run):
                 assert [] == [other for other in after.queued if other.place < entry.place]
@@ -161,7 +161,7 @@ class Promises:
         return passed
 
     def is_judged(self, version: DatasetVersion) -> bool:
-        """Whether the ledger has a verdict on each shard as it is now: equal content may have been written again."""
+        """Whether the ledger has a verdict on each shard's current content; equal content may have been rewritten."""
         judged = {(f"{version}/{shard.name}", shard.etag) for shard in self.world.ledger.shards(version)}
         paths = {f"{version}/{name}" for name in ALL_SHARDS}
         there = {(path, facts.etag) for path, (facts, _) in self.world.shards.blobs.items() if path in paths}
@@ -185,7 +185,7 @@ class Promises:
         )
 
     def jobs_read(self, *ending: str) -> None:
-        """Every job that is running, or about to end, may read the shards as they are now.
+        """Every job that is running, or about to end, may read the current content of the shards.
 
         Where files may have any names, those of the next generation lie beside its own: it reads by the manifest.
         """
@@ -201,7 +201,7 @@ class Promises:
         return self.world.services.pipelines[run.dataset_version.dataset].data.layout
 
     def shard_is_back(self, version: DatasetVersion, name: str) -> None:
-        """A job that missed the shard while it was gone has failed by itself: no model comes from such a reading."""
+        """A job that could not find the shard has failed by itself, so no model comes from that reading."""
         for run_id, read in self.read.items():
             if self.world.ledger.run_rows[run_id].dataset_version == version:
                 read[:] = [shards for shards in read if name in shards]
@@ -253,9 +253,9 @@ class Promises:
             assert (True, True) == (set(notified.values()) <= {1}, {row.outcome for row in rows} <= expected)
 
     def check_end(self, blobs: Mapping[tuple[str, str], bytes]) -> None:
-        """Raise AssertionError where something is left to do, or was done otherwise than it should have been.
+        """Raise AssertionError if something is left to do, or has another result than it should.
 
-        ``blobs`` is what lies in storage, by version and name.
+        ``blobs`` is the content of storage, by version and name.
         """
         self.check()
         self.nothing_is_left_to_do()
@@ -291,7 +291,7 @@ class Promises:
         assert got.total() - expected.total() <= doubtful
 
     def no_version_is_dropped_without_a_word(self) -> None:
-        """A closing's run is given up for newer data, a hold, a cancellation, or where only the latest counts."""
+        """A closing's run is suppressed only for newer data, a hold or a cancellation, or because of `latest`."""
         for run in self.world.ledger.runs():
             if run.state is not RunState.SUPPRESSED:
                 continue
@@ -319,12 +319,12 @@ class Promises:
 
 
 def has_notification(run: RunRecord) -> bool:
-    """Return whether the end of a run is notified."""
+    """Return whether there is a notification about the end of a run."""
     return run.state in SETTLED and run.state is not RunState.SUPPRESSED and run.next_run_id is None
 
 
 def reachable(state: RunState) -> set[RunState]:
-    """Return where a run may be, some moves later."""
+    """Return the states that a run may reach after any number of transitions."""
     found, new = {state}, {state}
     while new:
         new = {target for one in new for target in TRANSITIONS[one]} - found

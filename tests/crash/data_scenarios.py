@@ -42,7 +42,7 @@ class ClosedRejectedCopies(MemoryRejectedCopies):
 
 
 def registered(serve: Serve) -> list[Step]:
-    """A version is trained on, and its model registered."""
+    """A version is trained on, and its model is registered."""
     return [*trained()(serve), lambda world: settle(world, "Completed", serve)]
 
 
@@ -52,7 +52,7 @@ def drifted(serve: Serve) -> list[Step]:
 
 
 def watch_drift(action: str) -> Step:
-    """Return a preparation: train on changed data, with this action if they drift."""
+    """Return a preparation: changed data are trained on, with this action if they drift."""
 
     def prepare(world: World) -> None:
         policy = DriftPolicy(action=action)  # type: ignore[arg-type]  # a plain string from the caller
@@ -64,12 +64,12 @@ def watch_drift(action: str) -> Step:
 
 
 def unreadable_manifest(serve: Serve) -> list[Step]:
-    """The manifest of the registered model cannot be read any more."""
+    """The manifest of the registered model can no longer be read."""
     return [lambda world: world.overwrite_manifests(b"?"), *changed(serve)]
 
 
 def quarantined(serve: Serve) -> list[Step]:
-    """A shard is rejected, and then replaced by a good one."""
+    """A shard is rejected, and then replaced by a valid one."""
     return [*upload(ALL_SHARDS[0], b"no records"), *uploads(*ALL_SHARDS), serve]
 
 
@@ -79,19 +79,19 @@ def ask_for_copies(world: World) -> None:
 
 
 def close_quarantine(world: World) -> None:
-    """Deny writing to the container of copies."""
+    """Deny write access to the container of rejected copies."""
     ask_for_copies(world)
     world.rejected_copies = ClosedRejectedCopies(world.shards)
     world.services = replace(world.services, rejected_copies=world.rejected_copies)
 
 
 def begun_wrongly(serve: Serve) -> list[Step]:
-    """The first shard has a wrong number of shards in its name; it is deleted, and the right ones follow."""
+    """The first shard's name has a wrong number of shards; it is deleted, and correct ones follow."""
     return [*upload(WRONG), lambda world: world.remove(f"{VERSION}/{WRONG}"), *uploads(*ALL_SHARDS), serve]
 
 
 def deleted_before_closing(serve: Serve) -> list[Step]:
-    """An accepted shard is deleted before the last one comes; it is uploaded again."""
+    """An accepted shard is deleted before the last one is uploaded; it is uploaded again."""
     gone: Step = lambda world: world.remove(f"{VERSION}/{ALL_SHARDS[0]}")  # noqa: E731 (one step of several)
     return [*uploads(*ALL_SHARDS[:-1]), gone, *uploads(ALL_SHARDS[-1], ALL_SHARDS[0]), serve]
 
@@ -108,7 +108,7 @@ def submitted(serve: Serve) -> list[Step]:
 
 
 def replace_shard(world: World) -> None:
-    """Give a shard other content; no event reports it."""
+    """Replace the content of a shard; no event reports it."""
     world.put(ALL_SHARDS[0], shard_content(*[3] * len(ALL_SHARDS[0])))
 
 
@@ -128,13 +128,13 @@ def replaced_while_trained(job_end: str) -> Callable[[Serve], list[Step]]:
 
 
 def with_layout(**members: Any) -> Step:
-    """Return a preparation: shards have any names, of which these have their splits by patterns."""
+    """Return a preparation: a layout with any file names, whose splits follow from patterns."""
     layout = Layout(**members, patterns={"train": "train-*", "validation": "validation-*"})
     return lambda world: world.change_pipeline(data=pipeline().data.model_copy(update={"layout": layout}))
 
 
 def marked(serve: Serve) -> list[Step]:
-    """The marker's event overtakes that of the last shard; what the writer leaves behind comes too."""
+    """The marker's event overtakes that of the last shard; the writer's other files also cause events."""
     last, marker = ALL_SHARDS[-1], "_SUCCESS"
     puts: list[Step] = [lambda world, name=name: world.put(name) for name in (last, "_started_1")]  # type: ignore[misc]
     events: list[Step] = [
@@ -148,7 +148,7 @@ CONTENT = {name: shard_content(*range(number + 1)) for number, name in enumerate
 
 
 def listed(serve: Serve) -> list[Step]:
-    """A shard differs from the list when it comes, and is rejected; then it is uploaded as stated."""
+    """A shard differs from the list and is rejected; then it is uploaded as the list states."""
     lines = (f"{hashlib.sha256(content).hexdigest()}  {name}\n" for name, content in CONTENT.items())
     first, *others = CONTENT
     return [
@@ -161,7 +161,7 @@ def listed(serve: Serve) -> list[Step]:
 
 
 def listed_wrongly(serve: Serve) -> list[Step]:
-    """The first list differs from all shards; what follows agrees."""
+    """The first list differs from all shards; the next one matches."""
     wrong = "".join(f"{'0' * 64}  {name}\n" for name in CONTENT)
     return [
         *(step for name, content in CONTENT.items() for step in upload(name, content)),
@@ -171,7 +171,7 @@ def listed_wrongly(serve: Serve) -> list[Step]:
 
 
 def commit(version: int, added: Mapping[str, bytes], *removed: str) -> bytes:
-    """A commit of a Delta table. The files of these tests have a record for each label."""
+    """Write a commit of a Delta table. The files of these tests have one record for each label."""
     size = len(shard_content(0))
     actions: list[dict[str, Any]] = [{"commitInfo": {"version": version}}]
     actions += [{"remove": {"path": name, "dataChange": True}} for name in removed]
@@ -190,12 +190,12 @@ def commit(version: int, added: Mapping[str, bytes], *removed: str) -> bytes:
 
 
 def log_of(version: int) -> str:
-    """Path of a commit within the table."""
+    """Return the path of a commit in the table."""
     return f"_delta_log/{version:020}.json"
 
 
 def committed(serve: Serve) -> list[Step]:
-    """A table's first commit overtakes the events of two files; one of them is not as stated at first."""
+    """A table's first commit overtakes the events of two files, one of which differs from the commit at first."""
     first, second, last = CONTENT
     wrong = shard_content(7, 7, 7)
     return [
@@ -210,7 +210,7 @@ def committed(serve: Serve) -> list[Step]:
 
 
 def committed_again(serve: Serve) -> list[Step]:
-    """The table is overwritten in part, and then its files are rearranged."""
+    """A part of the table is overwritten, and then its files are reorganised."""
     first, second, _ = CONTENT
     more, joined = {"train-more": shard_content(3, 4)}, {"train-joined": shard_content(0, 1, 3, 4)}
     return [
@@ -223,7 +223,7 @@ def committed_again(serve: Serve) -> list[Step]:
 
 
 def counted_wrongly(serve: Serve) -> list[Step]:
-    """The Hub's metadata say the splits of files, first with another number of records than these have."""
+    """The Hub's metadata name the splits of files, at first with another number of records than the files have."""
     metadata = (
         "---\ndataset_info: {splits: [{name: train, num_examples: %d}, {name: validation, num_examples: 1}]}\n---\n"
     )
@@ -236,15 +236,15 @@ def counted_wrongly(serve: Serve) -> list[Step]:
 
 
 def uploaded_unserved(_: Serve) -> list[Step]:
-    """A version is uploaded while its pipeline's file cannot be used."""
+    """A version is uploaded while its pipeline file cannot be used."""
     return uploads(*ALL_SHARDS)
 
 
 DATA = (
     Scenario(name="a shard is deleted before the closing", steps=deleted_before_closing),
-    # the timer that comes instead of a lost step also submits the run, before the shard is deleted
+    # the timer that replaces a lost step also submits the run, before the shard is deleted
     Scenario(name="a shard is deleted before the submission", steps=deleted_before_submission, survives_loss=False),
-    # a look after the end of the job finds a run that is too late to cancel, and does not register it
+    # after the end of the job, the run is too late to cancel and is not registered
     Scenario(
         name="replaced before the job starts",
         steps=replaced_before_start,
@@ -268,7 +268,7 @@ DATA = (
     Scenario(name="marked", steps=marked, prepare=with_layout(kind="marker")),
     Scenario(name="marked again", steps=marked, prelude=marked, prepare=with_layout(kind="marker")),
     Scenario(name="listed", steps=listed, prepare=with_layout(kind="manifest")),
-    # the timer that comes instead of a lost step also sums up the rejections
+    # the timer that replaces a lost step also summarises the rejections
     Scenario(name="listed wrongly", steps=listed_wrongly, prepare=with_layout(kind="manifest"), survives_loss=False),
     Scenario(name="committed", steps=committed, prepare=with_layout(kind="delta")),
     Scenario(name="committed again", steps=committed_again, prelude=committed, prepare=with_layout(kind="delta")),
@@ -287,7 +287,7 @@ os.environ["NCCL_IB_DISABLE"] = "1"
 
 
 def bad_script(_: str) -> bytes:
-    """Return a script with an error, and a warning on a size with InfiniBand."""
+    """Return a script with an error, and with a warning on a size with InfiniBand."""
     return BAD
 
 
@@ -300,13 +300,13 @@ def with_bad_script(world: World) -> None:
 
 
 def force(world: World) -> None:
-    """Request a forced run, under the same key each time."""
+    """Request a forced run, with the same key each time."""
     if world.services.ledger.latest_generation(VERSION) is not None:
         request_run(VERSION, {}, trigger="http", services=world.services, forced_by="key-1")
 
 
 def refused(serve: Serve) -> list[Step]:
-    """A version is uploaded, and its pipeline's script has errors."""
+    """A version is uploaded whose pipeline's script has errors."""
     return [*uploads(*ALL_SHARDS), serve]
 
 

@@ -1,4 +1,4 @@
-"""Faults of a call of a port: no answer, a lost answer, another writer first, the death of the process."""
+"""Faults of port calls: no answer, a lost answer, a conflict with another writer, the death of the process."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tests.crash.port_calls import PortCall
 CONFLICTING = frozenset(
     {"save_run", "save_notification", "change_run_queue", "record_shard", "record_first_verdicts"}
 )
-"""Methods that may find that another writer was first."""
+"""Methods that can raise a conflict because another writer was first."""
 
 
 class ProcessDiedError(BaseException):
-    """The process died: an exception that no `except Exception` catches."""
+    """The process died: an exception that `except Exception` does not catch."""
 
 
 class Fate(StrEnum):
@@ -34,10 +34,10 @@ class Fate(StrEnum):
 
 @dataclass(kw_only=True)
 class Fates:
-    """Stands around every call, and lets chosen ones meet their faults."""
+    """Wraps every call, and lets selected calls meet their faults."""
 
     waiting: list[tuple[int, Fate]] = field(default_factory=list)
-    """(calls until then, fault), the next one first."""
+    """(number of calls until then, fault), the next one first."""
     met: Counter[tuple[Fate, str]] = field(default_factory=Counter)
     """(fault, method) → how often."""
 

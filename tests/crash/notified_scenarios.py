@@ -27,19 +27,19 @@ class Unreachable(MemoryNotifier):
 
 
 def leave_people_in_peace(world: World) -> None:
-    """Have people sleep until two hours after the world begins; programs hear of everything."""
+    """Set quiet hours for people until two hours after the start; programs receive everything."""
     people = Recipient(webhook="LANDFALL_WEBHOOK_PEOPLE", quiet_hours=QUIET)
     world.change_pipeline(notify=(Recipient(topic=True, outcomes=("everything",)), people))
 
 
 def changed_twice(serve: Serve) -> list[Step]:
-    """A version that was trained on changes twice: people hear of three things when the quiet is over."""
+    """A version that was trained on changes twice: people receive three notifications when the quiet hours end."""
     first, second = (upload(TRAIN_SHARDS[0], shard_content(label, label, label)) for label in (8, 9))
     return [*first, *second, serve]
 
 
 def tell_programs(world: World) -> None:
-    """Have programs hear of everything, and people of nothing."""
+    """Let programs receive all notifications and people none."""
     world.change_pipeline(notify=(Recipient(topic=True, outcomes=("everything",)),))
 
 
@@ -60,7 +60,7 @@ def lose_people(world: World) -> None:
 
 
 def tire(world: World) -> None:
-    """Let three days of tries pass, but for the last one."""
+    """Let three days of attempts pass, except the last attempt."""
     for row in world.services.ledger.unsent_notifications():
         if row.recipient == WEBHOOK and row.state is NotificationState.PENDING and row.tries < MAX_TRIES - 1:
             world.ledger.save_notification(replace(row, tries=MAX_TRIES - 1, not_before=None))
@@ -73,7 +73,7 @@ def hour_later(world: World) -> None:
 
 
 def replay_letters(world: World) -> None:
-    """A person replays what was given up."""
+    """A person replays the notifications that were given up."""
     for letter in world.services.ledger.dead_letters():
         if letter.source == DEAD_LETTERS and letter.num_replays == 0:
             replay(letter.dead_letter_id, world.services)
@@ -85,7 +85,7 @@ def given_up(serve: Serve) -> list[Step]:
 
 
 def tested(_: Serve) -> list[Step]:
-    """A person asks for a test message to programs, and again where the history has no answer."""
+    """A person requests a test message to programs, and repeats the request if the history has no result."""
 
     def ask(world: World) -> None:
         if not world.services.ledger.history("notify-test/digits"):
@@ -98,7 +98,7 @@ def tested(_: Serve) -> list[Step]:
 NOTIFIED = (
     Scenario(name="left in peace", steps=changed_twice, prelude=trained(), prepare=leave_people_in_peace),
     Scenario(name="followed", steps=submitted, prepare=leave_people_in_peace),
-    # the timer that comes instead of a lost event finds the job ended, which has then no start to speak of
+    # the timer that replaces a lost event finds that the job has ended, so nothing is sent about its start
     Scenario(name="followed further", steps=started, prelude=submitted, prepare=tell_programs, survives_loss=False),
     Scenario(name="tested", steps=tested, survives_loss=False),
     Scenario(name="given up", steps=given_up, prelude=trained(), prepare=lose_people, survives_loss=False),

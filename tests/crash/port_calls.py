@@ -1,7 +1,7 @@
 """Every call of a port, seen from outside: recorded, interrupted, or made to fail.
 
-Which methods there are is read from the protocols, and which places call them from the steps' source: a new effect
-is known here before anybody thinks of it, and tests that go by these lists fail until it is classified and reached.
+The methods are read from the protocols, and the places that call them from the steps' source: a new effect is found
+automatically, and tests that use these lists fail until it is classified and reached.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FLOW_FOLDERS = ("ingest", "registry", "runs", "notify", "sweep", "explain")
 FLOWS = tuple(Path(function_app.__file__).parent / name for name in FLOW_FOLDERS)
 """The folders whose code decides and calls the ports."""
 NOT_A_PORT = frozenset({"Clock", "TelemetrySink"})
-"""A clock is called by itself, and time has no effects; no step depends on what becomes of telemetry."""
+"""A clock is called by itself, and time has no effects; no step depends on the fate of telemetry."""
 
 WRITES: Mapping[str, frozenset[str]] = {
     "Ledger": frozenset(
@@ -95,11 +95,11 @@ READS: Mapping[str, frozenset[str]] = {
     ),
     "ModelRegistry": frozenset({"find"}),
     "Notifier": frozenset(),
-    # it deletes a message only when the ledger has it: after a death before that, the message is still there
+    # it deletes a message only when the ledger has it: after a death before that, the message still exists
     "DeadLetterSource": frozenset({"undelivered"}),
     "MessageQueue": frozenset(),
 }
-"""Port → its methods that only look."""
+"""Port → its methods that only read."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,12 +110,12 @@ class PortCall:
     """The protocol's name."""
     method: str
     site: str
-    """The function that makes it: ``module.function``."""
+    """The function that makes the call: ``module.function``."""
     arguments: tuple[Any, ...]
 
     @property
     def is_write(self) -> bool:
-        """Whether it changes the world."""
+        """Whether it changes something outside."""
         return self.method in WRITES[self.port]
 
     @property
@@ -125,7 +125,7 @@ class PortCall:
 
 
 Around = Callable[[PortCall, Callable[[], Any]], Any]
-"""Takes a call and the function that makes it; returns the answer to the caller, or raises."""
+"""Receives a call and the function that makes it; returns the answer to the caller, or raises."""
 
 
 @functools.cache
@@ -142,7 +142,7 @@ def ports_of_services() -> dict[str, type]:
 
 
 def methods_of_ports() -> dict[str, frozenset[str]]:
-    """Return every port with its public methods, those that it inherits too."""
+    """Return every port with its public methods, including inherited ones."""
     return {
         protocol.__name__: frozenset(
             name for name, _ in inspect.getmembers(protocol, inspect.isfunction) if not name.startswith("_")
@@ -152,7 +152,7 @@ def methods_of_ports() -> dict[str, frozenset[str]]:
 
 
 def watched(services: Services, around: Around) -> Services:
-    """Return the same services, with ``around`` about every call of a port."""
+    """Return the same services, with ``around`` wrapped around every call of a port."""
     changes: dict[str, Any] = {}
     for name, protocol in ports_of_services().items():
         port, value = protocol.__name__, getattr(services, name)
@@ -166,7 +166,7 @@ def watched(services: Services, around: Around) -> Services:
 
 
 class WatchedPort:
-    """Stands before a port, and calls ``around`` for each of its methods."""
+    """Wraps a port, and calls ``around`` for each of its methods."""
 
     def __init__(self, port: str, target: Any, around: Around) -> None:
         self._port, self._target, self._around = port, target, around
@@ -183,7 +183,7 @@ class WatchedPort:
 
 
 def call_sites() -> dict[str, str]:
-    """Return every place of the source that calls a method which writes: point → file and line."""
+    """Return every place in the source that calls a writing method: point → file and line."""
     writing = frozenset().union(*WRITES.values())
     found = {}
     for path in sorted(path for folder in FLOWS for path in folder.glob("*.py")):
@@ -195,7 +195,7 @@ def call_sites() -> dict[str, str]:
 
 
 def calls_of(tree: ast.Module) -> Iterator[tuple[str, ast.Call]]:
-    """Yield every call with the function or method of the module's top level that holds it."""
+    """Yield every call with the top-level function or the method that contains it."""
     for node in tree.body:
         members = node.body if isinstance(node, ast.ClassDef) else [node]
         prefix = f"{node.name}." if isinstance(node, ast.ClassDef) else ""
@@ -206,12 +206,12 @@ def calls_of(tree: ast.Module) -> Iterator[tuple[str, ast.Call]]:
 
 
 def called(call: ast.Call) -> str:
-    """Return the name of the method that is called, empty for anything else."""
+    """Return the name of the called method, empty for anything else."""
     return call.func.attr if isinstance(call.func, ast.Attribute) else ""
 
 
 def site_of(frame: FrameType | None) -> str:
-    """Name the function that calls: the innermost one of a flow, except the shared way to record an entry."""
+    """Name the calling function: the innermost one of a flow, except the shared function that records an entry."""
     while frame is not None:
         if (site := _site_of_code(frame.f_code)) is not None:
             return site

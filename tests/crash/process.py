@@ -1,4 +1,4 @@
-"""A process that runs a scenario and may die at any effect, and the world that outlives it."""
+"""A process that runs a scenario and may die at any effect, and the world that survives it."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ from tests.support.long_shards import serve_uploads
 from tests.support.world import World
 
 BROKEN = 70
-"""Exit status of a child in which something other than its death went wrong (sysexits.h: internal error)."""
+"""Exit status of a child that failed otherwise than by its planned death (sysexits.h: internal error)."""
 SENDING = ("send@outbox.", "send@trial.")
-"""How the names of effects begin after which a notification may be sent twice: its sender did not record it."""
+"""Prefixes of effects after which a notification may be sent twice, because its sender did not record it."""
 _Lock, _RLock = type(threading.Lock()), type(threading.RLock())
 
 Step = Callable[[World], object]
-"""One step of a scenario: run once, or again."""
+"""One step of a scenario, which may be run again."""
 Open = Callable[[World], World]
-"""Returns a world whose ports belong to the process that asks; what exists in memory only is shared with it."""
+"""Returns a world whose ports belong to the calling process; what exists only in memory is shared with it."""
 
 
 class WorldPickler(pickle.Pickler):
@@ -52,7 +52,7 @@ class WorldPickler(pickle.Pickler):
 
 @dataclass(kw_only=True)
 class State:
-    """What is left when a process dies: the world, and how many steps of the scenario were acknowledged."""
+    """What remains when a process dies: the world, and the number of acknowledged steps."""
 
     world: World
     done: int = 0
@@ -65,12 +65,12 @@ class State:
 
     @classmethod
     def unpickled(cls, content: bytes) -> State:
-        """Return a state of its own from what ``pickled`` returned."""
+        """Return a new state from the result of ``pickled``."""
         state: State = pickle.loads(content)  # noqa: S301 (written by this very test)
         return state
 
     def save(self, path: Path) -> None:
-        """Write the whole state to a file, or leave the file as it was."""
+        """Write the whole state to a file, or leave the file unchanged."""
         aside = path.with_suffix(".new")
         aside.write_bytes(self.pickled())
         aside.replace(path)
@@ -82,7 +82,7 @@ class State:
 
 
 def serve_messages(world: World) -> None:
-    """Handle the messages of the queues in memory: each stays there until it was handled."""
+    """Handle the messages of the queues in memory; each is deleted once it was handled."""
     world.requests.reappear()
     while world.requests.messages:
         handle_request(TrainingRequest.from_json(world.requests.messages[0]), world.services)
@@ -105,13 +105,13 @@ class Process:
 
     open: Open = in_memory
     dies_after: int | None = None
-    """The number of effects after which it dies, 0 for before the first; None lets it live."""
+    """The number of effects after which it dies (0: before the first one); None means never."""
     points: list[str] = field(default_factory=list)
     """The names of the effects so far."""
     dead: bool = field(default=False, init=False)
 
     def run(self, state: State, steps: Sequence[Step], *, instead: Step | None = None) -> None:
-        """Continue a scenario where the last process left it; ``instead`` replaces the step that was interrupted."""
+        """Continue a scenario where the last process stopped; ``instead`` replaces the interrupted step."""
         world = self.open(state.world)
         world.services = watched(world.services, self.around)
         for number in range(state.done, len(steps)):
@@ -130,33 +130,33 @@ class Process:
                 self.passed(call.point)
 
     def passed(self, point: str) -> None:
-        """Note an effect, and die if this was the one."""
+        """Record an effect, and die if this was the planned one."""
         self.points.append(point)
         if len(self.points) == self.dies_after:
             self.die()
 
     def die(self) -> NoReturn:
-        """End here."""
+        """Raise ProcessDiedError."""
         self.dead = True
         raise ProcessDiedError
 
 
 @dataclass(kw_only=True)
 class KilledProcess(Process):
-    """A real process, which SIGKILL ends: run it in a child, see ``killed``."""
+    """A real process that SIGKILL ends: run it in a child process, see ``killed``."""
 
     path: Path
     """The file of the state, which is read at the start and written at the end."""
     state: State = field(init=False, repr=False)
 
     def go_on(self, steps: Sequence[Step], *, instead: Step | None = None) -> None:
-        """Continue with the state on file."""
+        """Continue with the state in the file."""
         self.state = State.load(self.path)
         self.run(self.state, steps, instead=instead)
         self.state.save(self.path)
 
     def die(self) -> NoReturn:
-        """Leave what the ports hold by now, as tables and queues would, and nothing else of this process."""
+        """Keep only what the ports contain now, as tables and queues would, and nothing else of this process."""
         self.state.save(self.path)
         os.kill(os.getpid(), signal.SIGKILL)
         raise ProcessDiedError  # never reached: SIGKILL cannot be caught
@@ -186,7 +186,7 @@ def _run_child(run: Callable[[], object]) -> None:
 
 
 def outcome(world: World, services: Services) -> dict[str, object]:
-    """Return everything that must not depend on where a process died, unlike times, revisions and the history."""
+    """Return everything that must not depend on where a process died, so no times, revisions or history."""
     ledger, versions = services.ledger, sorted(services.ledger.versions())
     latest = {str(v): ledger.latest_generation(v) for v in versions}
     runs = ledger.runs()
@@ -209,7 +209,7 @@ def outcome(world: World, services: Services) -> dict[str, object]:
 
 
 def tagged(world: World, ledger: Ledger) -> list[tuple[str, list[str]]]:
-    """Return each model with what is wrong with the tags of its versions: one has it, which the ledger says."""
+    """Return each model whose versions have wrong tags: exactly one must have the tag, as the ledger says."""
     wrong = []
     for name in sorted({name for name, _ in world.models.registered}):
         have = [v for (one, v), model in world.models.registered.items() if one == name and CURRENT_TAG in model.tags]
@@ -232,5 +232,5 @@ def timeless(key: str) -> str:
 
 
 def deliveries(world: World) -> list[str]:
-    """Return the keys of all notifications that recipients received, repetitions included."""
+    """Return the keys of all notifications that recipients received, including repetitions."""
     return sorted(timeless(one.key) for recipient in (world.topic, world.people) for one in recipient.received)

@@ -82,7 +82,7 @@ def models_back(world: World) -> None:
 
 
 def failing(step: Step) -> Step:
-    """Return the step with its failure suppressed, which the host would repeat."""
+    """Return the step with its error suppressed, after which the host would deliver again."""
 
     def tolerant(world: World) -> None:
         with suppress(ServiceUnavailableError):
@@ -124,13 +124,13 @@ def canceled_early(serve: Serve) -> list[Step]:
 
 
 def waiting(serve: Serve) -> list[Step]:
-    """Two more versions are queued behind the active run; where only the latest counts, one replaces the other."""
+    """Two more versions are queued behind the active run; with `latest`, one replaces the other."""
     more = [step for version in ("v2", "v3") for step in (*uploads(*ALL_SHARDS, version=version), serve)]
     return [*trained()(serve)[:-2], *more, *trained()(serve)[-2:], serve, serve]
 
 
 def keep_latest(world: World) -> None:
-    """Have only the newest version wait."""
+    """Let only the newest version wait."""
     world.change_pipeline(when_busy="latest")
 
 
@@ -191,7 +191,7 @@ def ignore(offset: int) -> None:
 
 
 def take_long(world: World) -> None:
-    """Have the validation of every shard take several executions."""
+    """Let the validation of every shard take several executions."""
     long, store = long_world()
     slow = SmallChunkStore(world.shards)
     slow.act = ignore
@@ -206,26 +206,26 @@ def long(serve: Serve) -> list[Step]:
 
 
 def one_shard_a_turn(world: World) -> None:
-    """Have all shards of a dataset but the first one passed on."""
+    """Have all shards of a dataset except the first one passed on to the second queue."""
     world.services = replace(
         world.services, turns=Turns(max_shards=1, taken_for=timedelta(seconds=1), seconds=no_time)
     )
 
 
 def one_shard_a_message(world: World) -> None:
-    """Have no time for more than one shard of a message."""
+    """Leave time for only one shard of a message."""
     world.services = replace(world.services, turns=Turns(together_s=0.0))
 
 
 def together(serve: Serve) -> list[Step]:
-    """The shards of one message take long: all but the first become messages of their own."""
+    """The shards of one message take long: all except the first one become separate messages."""
     events = ",".join(event_of(f"{VERSION}/{name}") for name in ALL_SHARDS)
     message = f"[{events}]".encode()
     return [*(upload(name)[0] for name in ALL_SHARDS), lambda world: handle_passed_on(message, world.services), serve]
 
 
 def one_shard_at_once(world: World) -> None:
-    """Have the shards of a message handled one after the other."""
+    """Handle the shards of a message one after the other."""
     world.services = replace(world.services, turns=Turns(small_at_once=1))
 
 
@@ -242,14 +242,14 @@ def no_time() -> float:
 
 
 def passed_on(serve: Serve) -> list[Step]:
-    """Many shards come at once: most go through the second queue of uploads, with those that wait behind them."""
+    """Many shards are uploaded at once: most go through the second queue, followed by the events behind them."""
     put = [upload(name)[0] for name in ALL_SHARDS]
     waiting = [wait_in_queue(path) for path in (*(f"{VERSION}/{name}" for name in ALL_SHARDS[2:]), "others/v1/x")]
     return [*put, *waiting, message_of(ALL_SHARDS[0]), message_of(ALL_SHARDS[1]), serve]
 
 
 def wait_in_queue(path: str) -> Step:
-    """Return the step that leaves a message in the queue of uploads."""
+    """Return the step that puts a message into the queue of uploads."""
     return lambda world: world.leave_upload(event_of(path))
 
 
@@ -265,18 +265,18 @@ def event_of(path: str) -> str:
 
 
 def benchmarked(serve: Serve) -> list[Step]:
-    """A run on synthetic data is requested, and ends."""
+    """A run on synthetic data is requested and ends."""
     return [ask_benchmark, serve, run_jobs, lambda world: end_jobs(world, "Completed"), deliver_run_events]
 
 
 def ask_benchmark(world: World) -> None:
-    """Request it as the HTTP API does."""
+    """Request the run as the HTTP API does."""
     version = asked_version(SYNTHETIC, None, world.services)
     request_run(version, {}, trigger="http", services=world.services)
 
 
 def long_and_missed(serve: Serve) -> list[Step]:
-    """The events of long shards are lost; the timer sends them to the queue of uploads."""
+    """The events of long shards are lost; the timer puts the shards into the queue of uploads."""
     content = shard_content(*(number % 10 for number in range(60)))
     put: list[Step] = [lambda world, name=name: world.put(name, content) for name in ALL_SHARDS]  # type: ignore[misc]
     return [*put, lambda world: world.clock.move(hours=1), swept, serve]
@@ -290,7 +290,7 @@ def swept_on_request(_: Serve) -> list[Step]:
 
 
 def serve_sweep_request(world: World) -> None:
-    """The message of the requested sweep is delivered, perhaps again."""
+    """Deliver the message of the requested sweep, perhaps repeatedly."""
     sweep = latest_sweep(world.services)
     if sweep is not None:
         handle_sweep_request(json.dumps({"sweep_id": sweep.sweep_id}).encode(), world.services, num_deliveries=2)

@@ -32,16 +32,16 @@ class Scenario:
     """How every job ends: a status, ``forgotten`` for lost, or an error with which only the first attempt fails."""
     prepare: Step = lambda _: None
     prelude: Callable[[Serve], list[Step]] = lambda _: []
-    """What happens before, undisturbed; another scenario interrupts it."""
+    """The steps before, which run undisturbed; another scenario interrupts them."""
     survives_loss: bool = True
-    """Whether it ends the same if the interrupted step is never repeated, and only the timer follows."""
+    """Whether the result is the same if the interrupted step is never repeated, and only the timer follows."""
 
     def __str__(self) -> str:
         """Return the name, which is the id of its tests."""
         return self.name
 
     def begin(self, world: World, opened: Open = in_memory, serve: Serve = serve_messages) -> World:
-        """Bring a new world to where something may be interrupted, and return it."""
+        """Bring a new world to the first step that may be interrupted, and return it."""
         self.prepare(world)
         inside = opened(world)
         for step in self.prelude(serve):
@@ -68,7 +68,7 @@ def settle(world: World, job_end: str, serve: Serve) -> None:
 
 
 def swept(world: World) -> None:
-    """Fire the timer; what fails is left to the next time."""
+    """Fire the timer; errors are left to the next time."""
     try:
         sweep(world.services)
     except SweepError:
@@ -107,13 +107,13 @@ def upload(name: str, content: bytes | None = None, version: str = "v1") -> list
 
 
 def deliver_run_events(world: World) -> None:
-    """Deliver an event of Azure ML for every run."""
+    """Deliver an Azure ML event for every run."""
     for run in world.services.ledger.runs():
         handle_run_event(run.run_id, world.services)
 
 
 def trained(job_end: str = "Completed") -> Callable[[Serve], list[Step]]:
-    """A version is uploaded and trained on; events report that the job runs, and that it has ended."""
+    """A version is uploaded and trained on; events report the start and the end of the job."""
 
     def steps(serve: Serve) -> list[Step]:
         return [
@@ -161,7 +161,7 @@ def _asked_by(request: Step, serve: Serve) -> list[Step]:
 
 
 def ask(world: World, overrides: dict[str, Any], key: str | None = None) -> None:
-    """Request a run as the HTTP API does; a version that is still open is refused."""
+    """Request a run as the HTTP API does; the request for an incomplete version is refused."""
     try:
         request_run(VERSION, overrides, trigger="http", services=world.services, key=key)
     except LandfallError:

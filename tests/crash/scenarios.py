@@ -1,4 +1,4 @@
-"""All scenarios: the common ones here, the others in the files of their subject. Together they pass every effect."""
+"""All scenarios: common ones here, others in the files of their subject. Together they pass every effect."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ class RefusingNotifier(MemoryNotifier):
 
 
 def repaired(serve: Serve) -> list[Step]:
-    """A shard is rejected, and then replaced by a good one."""
+    """A shard is rejected, and then replaced by a valid one."""
     return [*upload(ALL_SHARDS[0], b"no records"), *uploads(*ALL_SHARDS), serve]
 
 
 def rejected(_: Serve) -> list[Step]:
-    """Several shards are rejected: the first is reported at once, the others by the timer, and one has no place."""
+    """Several shards are rejected: one is reported at once, others by the timer, and one name is not valid."""
     bad = [step for name in ALL_SHARDS for step in upload(name, b"no records")]
     return [*bad, *upload("train-00000-of-00009.tfrecord")]
 
@@ -73,7 +73,7 @@ def irrelevant(_: Serve) -> list[Step]:
 
 
 def ask_closing(world: World, generation: int) -> None:
-    """A closing's message arrives, for a generation that may not exist."""
+    """The message of a closing arrives, for a generation that may not exist."""
     if world.services.ledger.latest_generation(VERSION) is not None:
         handle_request(
             TrainingRequest(dataset_version=VERSION, generation=generation, trigger="closed"), world.services
@@ -81,7 +81,7 @@ def ask_closing(world: World, generation: int) -> None:
 
 
 def start_at_once(world: World) -> None:
-    """Have closings start their runs themselves, as the app does."""
+    """Let closings start their runs themselves, as the app does."""
     second = timedelta(seconds=1)
     world.services = replace(world.services, start=handle_request, start_patience=second)
 
@@ -120,7 +120,7 @@ def overridden(_: Serve) -> list[Step]:
 
 
 def contradicted(serve: Serve) -> list[Step]:
-    """A version's `dataset.json` cannot be read until it is corrected."""
+    """The `dataset.json` of a version cannot be read until it is corrected."""
     corrected = [
         lambda world: world.deliver(world.put("dataset.json", b"{}")),
         lambda world: world.deliver(f"{VERSION}/{ALL_SHARDS[0]}"),
@@ -134,13 +134,13 @@ def unnoticed(_: Serve) -> list[Step]:
 
 
 def unlistable(_: Serve) -> list[Step]:
-    """Among shards whose events are lost lies a blob whose name storage cannot list."""
+    """Among shards whose events are lost is a blob with a name that storage cannot list."""
     names = (*ALL_SHARDS, "train-0\x1b")
     return [lambda world: [world.put(name) for name in names], lambda world: world.clock.move(hours=1)]
 
 
 def retrain_uncompared(world: World) -> None:
-    """Train on changed versions again, and let each registered model become the current one."""
+    """Train on changed versions again, and make each registered model the current one."""
     retrain(world)
     pipeline = world.services.pipelines["digits"]
     if pipeline.register_ is None:
@@ -151,7 +151,7 @@ def retrain_uncompared(world: World) -> None:
 
 
 def replaced(serve: Serve) -> list[Step]:
-    """A shard changes, and the model that is trained then becomes the current one instead of the first."""
+    """A shard changes, and the new model becomes the current one instead of the first."""
     return [*changed(serve), run_jobs, lambda world: end_jobs(world, "Completed"), deliver_run_events]
 
 
@@ -169,7 +169,7 @@ BASIC = (
     Scenario(name="overridden", steps=overridden, prelude=trained(), prepare=require_more, survives_loss=False),
     Scenario(name="promoted", steps=replaced, prelude=trained(), prepare=retrain_uncompared),
     Scenario(name="repaired", steps=repaired),
-    # the timer that comes instead of a lost step sends a summary of its own
+    # the timer that replaces a lost step sends a summary of its own
     Scenario(name="rejected", steps=rejected, survives_loss=False),
     Scenario(name="contradicted", steps=contradicted),
     Scenario(name="irrelevant", steps=irrelevant, prelude=trained()),

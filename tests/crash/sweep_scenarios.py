@@ -1,4 +1,4 @@
-"""Scenarios of option sweeps: compared, failed, canceled, or brought to their end by the timer."""
+"""Scenarios of option sweeps: compared, failed, canceled, or completed by the timer."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def ask_sweep(world: World) -> None:
 
 
 def trained_run(serve: Serve) -> list[Step]:
-    """The run whose turn it is is submitted, and ends."""
+    """The next run of the sweep is submitted and ends."""
     return [serve, run_jobs, lambda world: end_jobs(world, "Completed"), deliver_run_events]
 
 
 def failed_run(serve: Serve) -> list[Step]:
-    """The same, and it fails."""
+    """The next run of the sweep is submitted and fails."""
     return [serve, run_jobs, lambda world: end_jobs(world, "Failed"), deliver_run_events]
 
 
@@ -41,7 +41,7 @@ def canceled(_: Serve) -> list[Step]:
 
 
 def half_trained(serve: Serve) -> list[Step]:
-    """The first run of a sweep has completed, and the second one runs."""
+    """The first run of a sweep has completed, and the second one is running."""
     return [*trained_and_asked(serve), *trained_run(serve), serve, run_jobs]
 
 
@@ -51,7 +51,7 @@ def canceled_in_line(serve: Serve) -> list[Step]:
 
 
 def cancel_all(world: World) -> None:
-    """Cancel every sweep as the HTTP API does; one that has ended stays as it is."""
+    """Cancel every sweep as the HTTP API does; one that has ended does not change."""
     for sweep_id in {run.sweep_id for run in world.services.ledger.runs() if run.sweep_id}:
         with suppress(NotFoundError, RunEndedError):
             cancel_sweep(sweep_id, reason="canceled by a person", services=world.services)

@@ -11,17 +11,17 @@ from tests.crash.data_scenarios import commit, log_of
 
 
 class TableChainModel(ChainModel):
-    """What may happen around the chain where a version is a Delta table, whose commits say which files there are."""
+    """What may happen around the chain if a version is a Delta table, whose commits name its files."""
 
     layout = Layout(kind="delta", patterns=MarkedChainModel.layout.patterns)
 
     def __init__(self) -> None:
         super().__init__()
         self.committed: dict[str, list[dict[str, int]]] = {}
-        """Version → files of each version of the table: name and size."""
+        """Version → the files of each version of the table: name and size."""
 
     def write_marker(self, version: str) -> None:
-        """See ChainModel. The commit is of what is there."""
+        """See ChainModel. The commit names the files that exist."""
         there = {name: content for (of, name), content in sorted(self.blobs.items()) if of == version}
         sizes = {name: len(content) for name, content in there.items()}
         every = self.committed.setdefault(version, [])
@@ -34,7 +34,7 @@ class TableChainModel(ChainModel):
 
     @invariant()
     def nothing_closes_before_its_marker(self) -> None:
-        """Every closing is what the commit on its row stated; later closings are of later commits."""
+        """Each closing has the files of the commit in its row; later closings have later commits."""
         last: dict[str, int] = {}
         for (version, _), closing in sorted(self.world.ledger.generation_rows.items(), key=lambda one: one[0][1]):
             manifest = Manifest.from_json(self.world.documents.documents[closing.manifest_path])

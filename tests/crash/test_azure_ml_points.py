@@ -1,4 +1,4 @@
-"""SIGKILL after each request with which the real client changes Azure ML: a repetition meets its effect."""
+"""SIGKILL after each request with which the real client changes Azure ML: a repetition finds its effect."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ pytestmark = pytest.mark.azurite
 
 @dataclass(frozen=True)
 class Bench:
-    """The emulator, and how a process reaches it."""
+    """The emulator, and the way for a process to reach it."""
 
     emulator: AzureMl
     client: WorkspaceClient
 
     def another_client(self) -> WorkspaceClient:
-        """Return a client for another process: connections do not outlive a fork."""
+        """Return a client for another process, because connections do not survive a fork."""
         return WorkspaceClient(self.client.workspace, client_id=str(uuid.uuid4()))
 
     def names(self, kind: str) -> list[str]:
-        """Return the names of all resources of a kind, asked without our client."""
+        """Return the names of all resources of a kind, without using our client."""
         return [str(one["name"]) for one in self.emulator.get(f"{kind}?api-version=2023-08-01-preview")["value"]]
 
 
@@ -41,17 +41,17 @@ Act = Callable[[WorkspaceClient, JobSpec], object]
 
 
 def submit(client: WorkspaceClient, spec: JobSpec) -> None:
-    """Send a job."""
+    """Submit a job."""
     AzureMLJobs(client).submit(spec)
 
 
 def cancel(client: WorkspaceClient, spec: JobSpec) -> None:
-    """Ask for its end."""
+    """Cancel a job."""
     AzureMLJobs(client).cancel(spec.name)
 
 
 def register(client: WorkspaceClient, spec: JobSpec) -> None:
-    """Register its output."""
+    """Register the output of a job."""
     path = f"azureml://jobs/{spec.name}/outputs/model"
     registration = ModelRegistration(name=f"model-of-{spec.name}", version="1", path=path, description="", tags={})
     AzureMLModels(client).register(registration)
@@ -59,7 +59,7 @@ def register(client: WorkspaceClient, spec: JobSpec) -> None:
 
 @pytest.fixture(scope="module")
 def bench(tmp_path_factory: pytest.TempPathFactory, azurite: Azurite) -> Iterator[Bench]:
-    """An emulator with everything that a submission refers to."""
+    """An emulator with everything that a submission needs."""
     emulator = start_with_code(tmp_path_factory.mktemp("azure_ml"), azurite)
     with adapter_client(emulator) as client:
         yield Bench(emulator, client)
@@ -67,7 +67,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory, azurite: Azurite) -> Iterato
 
 
 def prepared(bench: Bench, act: Act) -> JobSpec:
-    """Return a job that is where an act finds it."""
+    """Return a job in the state that an action needs."""
     spec = job_spec(
         "Completed" if act is register else "Running",
         name=f"landfall-{act.__name__}-{uuid.uuid4().hex[:8]}-a1",
@@ -81,14 +81,14 @@ def prepared(bench: Bench, act: Act) -> JobSpec:
 
 
 def dying(bench: Bench, act: Act, spec: JobSpec) -> None:
-    """Act, and die of the first request that was answered."""
+    """Perform an action, and die after the first request that was answered."""
     with changes_seen(lambda *_: os.kill(os.getpid(), signal.SIGKILL)):
         act(bench.another_client(), spec)
 
 
 @pytest.mark.parametrize(("act", "verb"), [(submit, "PUT"), (cancel, "POST"), (register, "PUT")])
 def test_each_change_of_azure_ml_is_one_request(bench: Bench, act: Act, verb: str) -> None:
-    """So no process can die in the midst of one: the port's call is the crash point."""
+    """No process can die in the middle of an action, so each call of the port is one crash point."""
     spec, verbs = prepared(bench, act), list[str]()
     with changes_seen(lambda verb, _: verbs.append(verb)):
         act(bench.client, spec)
@@ -96,7 +96,7 @@ def test_each_change_of_azure_ml_is_one_request(bench: Bench, act: Act, verb: st
 
 
 def test_a_submission_whose_process_died_is_met_by_the_next(bench: Bench) -> None:
-    """The job is there, once."""
+    """The job exists exactly once."""
     spec = prepared(bench, submit)
     assert killed(lambda: dying(bench, submit, spec))
     submit(bench.client, spec)
@@ -104,7 +104,7 @@ def test_a_submission_whose_process_died_is_met_by_the_next(bench: Bench) -> Non
 
 
 def test_a_cancellation_whose_process_died_is_met_by_the_next(bench: Bench) -> None:
-    """The job ends canceled; asking again is no error."""
+    """The job is canceled; canceling it again is no error."""
     spec = prepared(bench, cancel)
     assert killed(lambda: dying(bench, cancel, spec))
     cancel(bench.client, spec)

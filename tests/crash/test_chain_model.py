@@ -1,4 +1,4 @@
-"""The model of the whole chain: no sequence of events breaks a promise, and a missing safeguard is noticed."""
+"""The model of the whole chain: no sequence of events breaks a promise, and a missing safeguard is detected."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ from tests.crash.chain_model import (
 from tests.crash.table_model import TableChainModel
 
 WALKS = range(24)
-"""Enough to notice each missing safeguard below."""
+"""Enough to detect each missing safeguard below."""
 MORE_WALKS = [seed for seed in range(200) if seed not in WALKS]
 
 
 def run_model(max_examples: int, kind: type[ChainModel] = ChainModel) -> None:
-    """Let hypothesis draw sequences; each that breaks a promise is explained."""
+    """Let hypothesis draw sequences; it explains each one that breaks a promise."""
     limits = settings(
         max_examples=max_examples,
         stateful_step_count=30,
@@ -60,7 +60,7 @@ def run_model(max_examples: int, kind: type[ChainModel] = ChainModel) -> None:
 
 
 def walk_all(kind: type[ChainModel] = ChainModel) -> None:
-    """Take the walks of the gate."""
+    """Run the walks of the gate."""
     for seed in WALKS:
         walk(seed, kind)
 
@@ -71,40 +71,40 @@ def test_the_chain_keeps_its_promises_in_every_sequence() -> None:
 
 
 def test_the_chain_keeps_its_promises_on_every_walk() -> None:
-    """The same, with rare encounters as likely as common ones."""
+    """As in every sequence, but with rare interactions as likely as common ones."""
     walk_all()
 
 
 def test_the_chain_keeps_its_promises_with_a_marker() -> None:
-    """Files have no index, and a version is whole when a marker says so."""
+    """Files have no index, and a version is complete when a marker says so."""
     run_model(10, MarkedChainModel)
     for seed in WALKS[::2]:
         walk(seed, MarkedChainModel)
 
 
 def test_the_chain_keeps_its_promises_with_a_list() -> None:
-    """Every closing is what one list stated, all of it and nothing else."""
+    """Each closing has exactly the files of one list."""
     run_model(10, ListedChainModel)
     for seed in WALKS[::4]:
         walk(seed, ListedChainModel)
 
 
 def test_the_chain_keeps_its_promises_with_a_table() -> None:
-    """Every closing is what one commit stated, in the order of the log."""
+    """Each closing has exactly the files of one commit, in the order of the log."""
     run_model(5, TableChainModel)
     for seed in WALKS[::4]:
         walk(seed, TableChainModel)
 
 
 def test_the_chain_keeps_its_promises_where_quiet_closes_a_version() -> None:
-    """Only the timer closes."""
+    """Only the timer closes versions."""
     run_model(10, QuietChainModel)
     walk_all(QuietChainModel)
 
 
 @pytest.mark.slow
 def test_the_chain_keeps_its_promises_with_a_marker_on_many_more_walks() -> None:
-    """Ten times as many as in the gate."""
+    """Run ten times as many walks as the gate."""
     run_model(100, MarkedChainModel)
     for seed in MORE_WALKS:
         walk(seed, MarkedChainModel)
@@ -112,7 +112,7 @@ def test_the_chain_keeps_its_promises_with_a_marker_on_many_more_walks() -> None
 
 @pytest.mark.slow
 def test_the_chain_keeps_its_promises_with_a_list_on_many_more_walks() -> None:
-    """Ten times as many as in the gate."""
+    """Run ten times as many walks as the gate."""
     run_model(100, ListedChainModel)
     for seed in MORE_WALKS:
         walk(seed, ListedChainModel)
@@ -120,7 +120,7 @@ def test_the_chain_keeps_its_promises_with_a_list_on_many_more_walks() -> None:
 
 @pytest.mark.slow
 def test_the_chain_keeps_its_promises_with_a_table_on_many_more_walks() -> None:
-    """Ten times as many as in the gate."""
+    """Run ten times as many walks as the gate."""
     run_model(100, TableChainModel)
     for seed in MORE_WALKS:
         walk(seed, TableChainModel)
@@ -128,13 +128,13 @@ def test_the_chain_keeps_its_promises_with_a_table_on_many_more_walks() -> None:
 
 @pytest.mark.slow
 def test_the_chain_keeps_its_promises_in_many_more_sequences() -> None:
-    """Ten times as many as in the gate."""
+    """Draw ten times as many sequences as the gate."""
     run_model(200)
 
 
 @pytest.mark.slow
 def test_the_chain_keeps_its_promises_on_many_more_walks() -> None:
-    """Ten times as many as in the gate."""
+    """Run ten times as many walks as the gate."""
     for seed in MORE_WALKS:
         walk(seed)
 
@@ -148,7 +148,7 @@ def every_run_is_admitted(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_duplicate_counts_again(patch: pytest.MonkeyPatch) -> None:
-    """A verdict that is on record is written once more, and so is its count."""
+    """A recorded verdict is written and counted again."""
     patch.setattr(memory_ledger, "same_verdict", lambda *_: False)
     patch.setattr(memory_ledger, "counter_change", lambda _, shard: counter_change(None, shard))
 
@@ -164,7 +164,7 @@ def a_closing_overwrites(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_closing_names_its_run_twice(patch: pytest.MonkeyPatch) -> None:
-    """The name on record does not stand."""
+    """The recorded name of the run is overwritten."""
 
     def claim_auto_run(ledger: MemoryLedger, generation: Generation, run_id: str) -> str:
         key = (generation.dataset_version, generation.number)
@@ -175,12 +175,12 @@ def a_closing_names_its_run_twice(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_sender_does_not_claim(patch: pytest.MonkeyPatch) -> None:
-    """An outbox row is written whatever its revision is."""
+    """A row of the outbox is written whatever its revision is."""
     patch.setattr(MemoryLedger, "save_notification", write_notification)
 
 
 def the_outbox_overwrites(patch: pytest.MonkeyPatch) -> None:
-    """A notification that is there is added again, and is pending again."""
+    """An existing notification is added again and becomes pending again."""
 
     def add_notification(ledger: MemoryLedger, notification: NotificationRecord) -> bool:
         write_notification(ledger, notification)
@@ -190,14 +190,14 @@ def the_outbox_overwrites(patch: pytest.MonkeyPatch) -> None:
 
 
 def write_notification(ledger: MemoryLedger, notification: NotificationRecord) -> NotificationRecord:
-    """Write an outbox row without a check for an earlier one or for its revision."""
+    """Write a row of the outbox without a check for an earlier one or for its revision."""
     saved = replace(notification, revision=ledger._revision())
     ledger.notification_rows[notification.subject, notification.key] = saved
     return saved
 
 
 def runs_go_back(patch: pytest.MonkeyPatch) -> None:
-    """Neither the steps nor the ledger look at the table of transitions."""
+    """Neither the steps nor the ledger check the table of transitions."""
     patch.setattr(run_changes, "is_legal", lambda *_: True)
     patch.setattr(memory_ledger, "check_transition", lambda *_: None)
 
@@ -213,12 +213,12 @@ def the_last_writer_wins(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_place_is_not_released(patch: pytest.MonkeyPatch) -> None:
-    """The place of a run that has ended is not free for the next one."""
+    """A run that has ended keeps its place in the queue."""
     patch.setattr(run_queue, "release", lambda queue, *_, **__: queue)
 
 
 def a_repeated_submission_has_another_name(patch: pytest.MonkeyPatch) -> None:
-    """The name does not follow from what is trained on, but from how often it was sent."""
+    """The name depends on the number of submissions, not on what is trained on."""
     sent: set[str] = set()
 
     def spec_from_json(members: Any) -> JobSpec:
@@ -246,7 +246,7 @@ def a_cancellation_is_forgotten(patch: pytest.MonkeyPatch) -> None:
 
 
 def what_waited_for_a_canceled_run_starts(patch: pytest.MonkeyPatch) -> None:
-    """What is queued is not dropped."""
+    """Queued runs are not dropped."""
     release = run_queue.release
 
     def all_stay_queued(queue: RunQueue, name: str, rules: QueueRules, **_: Any) -> RunQueue:
@@ -266,7 +266,7 @@ def the_newest_request_takes_every_place(patch: pytest.MonkeyPatch) -> None:
 
 
 def the_fingerprint_ignores_content(patch: pytest.MonkeyPatch) -> None:
-    """Size, CRC and number of records do not count."""
+    """Size, CRC and number of records are ignored."""
 
     def blind(shards: Sequence[ManifestShard]) -> str:
         return fingerprint([replace(one, size_bytes=0, crc32c="00000000", num_records=0) for one in shards])
@@ -276,20 +276,20 @@ def the_fingerprint_ignores_content(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_run_trains_on_whatever_lies_in_storage(patch: pytest.MonkeyPatch) -> None:
-    """The submission notes what lies in storage, and compares it with nothing."""
+    """The submission records what is in storage, but compares it with nothing."""
     patch.setattr(
         submission, "data_in_storage", lambda *arguments: StoredShards(etags=data_in_storage(*arguments).etags)
     )
 
 
 def an_unfinished_run_of_an_earlier_generation_is_taken_again(patch: pytest.MonkeyPatch) -> None:
-    """It is on the same content, which other content has replaced meanwhile."""
+    """The run has the same content as before, which other content has replaced meanwhile."""
     unspent = frozenset(RunState) - {RunState.FAILED, RunState.CANCELED, RunState.LOST}
     patch.setattr(submission, "TRAINED", unspent)
 
 
 def a_deleted_shard_is_not_judged_again(patch: pytest.MonkeyPatch) -> None:
-    """The verdict on a shard that was deleted keeps the ETag, and so its undeletion is not noticed."""
+    """The verdict on a deleted shard keeps the ETag, so that its undeletion is not noticed."""
 
     def reject_gone(rows: Iterable[ShardRecord], services: RunServices) -> None:
         for row in rows:
@@ -301,7 +301,7 @@ def a_deleted_shard_is_not_judged_again(patch: pytest.MonkeyPatch) -> None:
 
 
 def data_are_not_compared_at_the_end(patch: pytest.MonkeyPatch) -> None:
-    """What was written while a job ran does not count."""
+    """Changes while a job ran are ignored."""
     patch.setattr(following, "_changed_data", lambda *_: {})
 
 
@@ -332,7 +332,7 @@ BROKEN: tuple[Break, ...] = (
 @pytest.mark.slow
 @pytest.mark.parametrize("take_away", BROKEN, ids=lambda take_away: take_away.__name__)
 def test_a_safeguard_that_is_missing_is_noticed(take_away: Break, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The walks that the whole chain survives fail without the safeguard."""
+    """The walks that pass with the whole chain fail without the safeguard."""
     take_away(monkeypatch)
     with pytest.raises(AssertionError):
         walk_all()
@@ -340,7 +340,7 @@ def test_a_safeguard_that_is_missing_is_noticed(take_away: Break, monkeypatch: p
 
 @pytest.mark.slow
 def test_a_marker_that_counts_for_later_files_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A version would close in the midst of its writer's work."""
+    """Otherwise a version would close while its writer is still working."""
     monkeypatch.setattr(listed_layouts.Listing, "_is_covered", lambda *_: True)
     with pytest.raises(AssertionError):
         walk_all(MarkedChainModel)
@@ -348,7 +348,7 @@ def test_a_marker_that_counts_for_later_files_is_noticed(monkeypatch: pytest.Mon
 
 @pytest.mark.slow
 def test_a_closing_without_a_listed_file_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Other files than the list names would be trained on."""
+    """Otherwise other files than those of the list would be trained on."""
     monkeypatch.setattr(list_layout.ListVersion, "_is_final", lambda *_: True)
     monkeypatch.setattr(list_layout.ListVersion, "are_full", lambda *_: True)
     with pytest.raises(AssertionError):

@@ -1,8 +1,7 @@
-"""Shards that are deleted or replaced at any call of a run's way, while its process dies or goes on.
+"""Shards that are deleted or replaced at any call of a run, while its process dies or continues.
 
-In the scenarios of the crash points data change between two steps. Here they change in the midst of each step:
-between a comparison with storage and what follows from it, at the submission, at the job's start and before the
-registration.
+In the scenarios of the crash points, data change between two steps. Here they change within each step: between a
+comparison with storage and what follows from it, at the submission, at the job's start and before the registration.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ ROUNDS = 4
 
 @dataclass(kw_only=True)
 class Play:
-    """A version that is uploaded, trained and registered, with one change of its data."""
+    """A version that is uploaded, trained on and registered, with one change of its data."""
 
     change: Change
     at: int
@@ -46,7 +45,7 @@ class Play:
     promises: Promises = field(init=False)
     calls: int = 0
     points: list[str] = field(default_factory=list)
-    """Where each call was made."""
+    """The places of the calls."""
     kept: Any = None
     """The deleted shard."""
 
@@ -56,7 +55,7 @@ class Play:
         self.services = self.world.services
 
     def run(self) -> Play:
-        """Play all steps, repeat the one that was interrupted, and let the timer find what is left."""
+        """Run all steps, repeat the interrupted one, and let the timer find what is left."""
         for step in (*self.uploads(), serve_messages, self.start_jobs, deliver, self.end_jobs, deliver):
             self.step(step)
             self.change.afterwards(self)
@@ -77,13 +76,13 @@ class Play:
         return [step for pair in zip(uploads, events, strict=True) for step in pair]
 
     def step(self, step: Step) -> None:
-        """Take a step; where its process dies, another one repeats it."""
+        """Run a step; if its process dies, another one repeats it."""
         self.world.services = watched(self.services, self.around)
         try:
             step(self.world)
         except ProcessDiedError:
             self.world.services = self.services
-            self.world.clock.move(hours=1)  # the dead one's claims run out
+            self.world.clock.move(hours=1)  # the claims of the dead process expire
             step(self.world)
         self.world.services = self.services
 
@@ -100,14 +99,14 @@ class Play:
         return answer
 
     def start_jobs(self, world: World) -> None:
-        """Let every submitted job start."""
+        """Start every submitted job."""
         for name, status in world.jobs.statuses.items():
             if status.status not in ENDED:
                 world.jobs.become(name, "Running")
         self.promises.jobs_read()
 
     def end_jobs(self, world: World) -> None:
-        """Let every job complete that has not been canceled."""
+        """Complete every job that has not been canceled."""
         for run in world.ledger.runs():
             status = world.jobs.statuses.get(run.run_id)
             if status is not None and status.status not in ENDED:
@@ -131,21 +130,21 @@ class Play:
         return newest.failure_class == FailureClass.DATA_CHANGED and self.registered() == []
 
     def registered(self) -> list[RunRecord]:
-        """Return the runs that have a model of the shards that lie in storage in the end."""
+        """Return the runs whose model was trained on the shards that are finally in storage."""
         runs = [self.world.stands(run) for run in self.world.ledger.runs() if run.state is RunState.REGISTERED]
         last = self.promises.in_storage(VERSION)
         return [run for run in runs if self.promises.accepted_for(run) == last]
 
 
 def deliver(world: World) -> None:
-    """Deliver an event of Azure ML for every run."""
+    """Deliver an Azure ML event for every run."""
     for run in world.services.ledger.runs():
         handle_run_event(run.run_id, world.services)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """What the data owner does; no event of it is delivered."""
+    """A change by the data owner, of which no event is delivered."""
 
     make: Callable[[Play], object]
     afterwards: Callable[[Play], object] = lambda _: None
@@ -153,19 +152,19 @@ class Change:
 
 
 def delete(play: Play) -> None:
-    """Delete the shard, if it was uploaded."""
+    """Delete the shard, if it exists."""
     play.kept = play.world.shards.blobs.pop(PATH, None)
 
 
 def undelete(play: Play) -> None:
-    """Take the deletion back: content and ETag are the same."""
+    """Undelete the shard: content and ETag are the same."""
     if play.kept is not None and PATH not in play.world.shards.blobs:
         play.world.shards.blobs[PATH] = play.kept
         play.promises.shard_is_back(VERSION, SHARD)
 
 
 def put_back(play: Play) -> None:
-    """Replace the shard, let jobs read it, and write its first content again."""
+    """Replace the shard, let jobs read it, and restore its first content."""
     play.world.put(SHARD, OTHER)
     play.promises.jobs_read()
     play.world.put(SHARD, CONTENT)
@@ -180,12 +179,12 @@ CHANGES = {
 
 
 def undisturbed() -> list[str]:
-    """Return where each call is made on the way to a model."""
+    """Return the places of all calls that lead to a model."""
     return Play(change=CHANGES["replaced"], at=0, dies=False).run().points
 
 
 def broken_at(change: Change, *, dies: bool) -> Iterator[str]:
-    """Yield the calls after which the change leads to a model of other data, or to none of the last."""
+    """Yield the calls at which the change leads to a model of other data, or to none of the final data."""
     for number, point in enumerate(undisturbed(), start=1):
         play = Play(change=change, at=number, dies=dies).run()
         try:
@@ -204,12 +203,12 @@ OF_THE_GATE = (("replaced", False), ("replaced", True), ("deleted", True))
     ("what", "dies"), [case if case in OF_THE_GATE else pytest.param(*case, marks=pytest.mark.slow) for case in CASES]
 )
 def test_data_that_change_at_any_call_lead_to_one_model_of_the_last_content(what: str, dies: bool) -> None:  # noqa: FBT001
-    """No model is registered that was trained on other bytes; what the notification says is enough to get one."""
+    """No model of other bytes is registered; following the notification is enough to get a correct one."""
     assert [] == list(broken_at(CHANGES[what], dies=dies))
 
 
 def test_the_calls_include_each_comparison_and_what_follows_from_it() -> None:
-    """Between them the data change: before a closing, a submission, a start and a registration."""
+    """The data change between them: before a closing, a submission, a start and a registration."""
     effects = ("list@stored_shards._stored", "submit@submission.submit_run", "register@registration._register")
     points = undisturbed()
     assert (4, 1, 1) == tuple(points.count(point) for point in effects)
@@ -219,7 +218,7 @@ def test_the_calls_include_each_comparison_and_what_follows_from_it() -> None:
 
 @pytest.mark.parametrize("missing", ["submission", "end"])
 def test_a_missing_comparison_is_noticed(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without it some call is wrong."""
+    """Without it, the change goes wrong at some call."""
     if missing == "submission":
         monkeypatch.setattr(submission, "data_in_storage", lambda *_: StoredShards())
     else:

@@ -1,4 +1,4 @@
-"""The last verdict closes a version, not the sweep: in any order of events, and with handlers at the same time."""
+"""The last verdict closes a version, without the sweep, in any order of events and with concurrent handlers."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ EMPTY = {"train/empty.tfrecord.gz": gzip.compress(b"")}
 BESIDE = {X: shard_content(7)}
 BROKEN = {X: b"broken"}
 ORDERS = range(60)
-"""Seeds of which handler is next: enough for each safeguard below to be missed where it is missing."""
+"""Seeds of the order of handlers: enough to detect that one of the safeguards below is missing."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """What is uploaded, in this order, and the names of the files that the version closes with."""
+    """The uploads in their order, and the names of the files that the version closes with."""
 
     layout: Layout
     uploads: Mapping[str, bytes]
     whole: Sequence[str]
 
     def world(self) -> World:
-        """A world in which everything is uploaded, and no event has come."""
+        """Return a world in which everything is uploaded and no event was delivered."""
         world = World()
         world.change_pipeline(data=pipeline().data.model_copy(update={"layout": self.layout}))
         for name, content in self.uploads.items():
@@ -48,7 +48,7 @@ class Case:
 
 
 def sums(files: Mapping[str, bytes]) -> dict[str, bytes]:
-    """The list that sha256sum writes of files."""
+    """Return the list that sha256sum writes of files."""
     lines = (f"{hashlib.sha256(content).hexdigest()}  {name}\n" for name, content in files.items())
     return {"SHA256SUMS": "".join(lines).encode()}
 
@@ -75,7 +75,7 @@ each_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 
 
 def closed_with(world: World) -> list[str]:
-    """The names in the manifest of the newest closing; nothing where there is none."""
+    """Return the names in the manifest of the newest closing; none if there is no closing."""
     generations = world.ledger.generations(VERSION)
     if not generations:
         return []
@@ -84,7 +84,7 @@ def closed_with(world: World) -> list[str]:
 
 
 def at_once(case: Case, order: int) -> list[str]:
-    """Handle all events at the same time; return with which files the version is closed then."""
+    """Handle all events concurrently; return the files that the version is then closed with."""
     world, turns = case.world(), Turns()
     world.services = watched(world.services, turns.around)
     handlers: list[Callable[[], object]] = [
@@ -98,7 +98,7 @@ def at_once(case: Case, order: int) -> list[str]:
 
 @each_case
 def test_any_order_of_events_closes_without_the_sweep(case: Case) -> None:
-    """Each event comes once."""
+    """Each event is delivered once."""
     open_after = []
     orders = list(itertools.permutations(case.uploads))
     for order in orders[:: 1 + len(orders) // 120]:
@@ -111,12 +111,12 @@ def test_any_order_of_events_closes_without_the_sweep(case: Case) -> None:
 
 @each_case
 def test_handlers_at_the_same_time_close_without_the_sweep(case: Case) -> None:
-    """They overtake each other at any call of the ledger and of storage."""
+    """The handlers overtake each other at any call of the ledger and of storage."""
     assert [] == [order for order in ORDERS if at_once(case, order) != case.whole]
 
 
 def test_a_version_that_is_not_looked_at_again_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A verdict between the look and the note would be missed."""
+    """Otherwise a verdict between the check and the note would be missed."""
     monkeypatch.setattr(listed_layouts.Listing, "is_settled", True)
     cases = (case for case in CASES.values() if case.layout.has_any_names)
     assert any(at_once(case, order) != case.whole for case in cases for order in ORDERS)

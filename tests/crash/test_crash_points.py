@@ -1,4 +1,4 @@
-"""A process that dies between any two effects of any scenario: the next one brings it to the same end."""
+"""A process that dies between any two effects of any scenario: the next one leads to the same result."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Recording:
 
 
 def recorded(scenario: Scenario) -> Recording:
-    """Run a scenario undisturbed."""
+    """Run a scenario undisturbed and record it."""
     state, process = State(world=scenario.begin(World())), Process()
     steps, before = scenario.all_steps(serve_messages), list[tuple[int, bytes]]()
     for number in range(len(steps)):
@@ -37,7 +37,7 @@ def recorded(scenario: Scenario) -> Recording:
 
 
 def died(scenario: Scenario, recording: Recording, effects: int, *, repeated: bool) -> World:
-    """Let a process die after some effects, and another one continue; return what is left."""
+    """Let a process die after some effects and another one continue; return the result."""
     done, content = next(one for one in reversed(recording.before) if one[0] < effects or effects == one[0] == 0)
     steps, state = scenario.all_steps(serve_messages), State.unpickled(content)
     with pytest.raises(ProcessDiedError):
@@ -47,7 +47,7 @@ def died(scenario: Scenario, recording: Recording, effects: int, *, repeated: bo
 
 
 def killed_at(scenario: Scenario, path: Path, effects: int, *, repeated: bool) -> World:
-    """Do the same to a real process, with SIGKILL."""
+    """Do the same with a real process and SIGKILL."""
     State(world=scenario.begin(World())).save(path)
     steps = scenario.all_steps(serve_messages)
     if not killed(lambda: KilledProcess(path=path, dies_after=effects).go_on(steps)):
@@ -57,23 +57,23 @@ def killed_at(scenario: Scenario, path: Path, effects: int, *, repeated: bool) -
 
 
 def same_end(expected: World, left: World) -> bool:
-    """Return whether two worlds agree in everything that must not depend on who died when."""
+    """Return whether two worlds agree in everything that must not depend on the death."""
     return outcome(expected, expected.services) == outcome(left, left.services)
 
 
 def same_deliveries(expected: World, left: World, point: str) -> bool:
-    """Return whether nothing was sent twice, except by a process that died between sending and recording that."""
+    """Return whether nothing was sent twice, except by a process that died between sending and recording."""
     return deliveries(left) == deliveries(expected) or point.startswith(SENDING)
 
 
 def test_every_method_of_every_port_is_classified_as_writing_or_reading() -> None:
-    """Crash points depend on it, so a method that is added to a port fails here until it is classified."""
+    """The crash points depend on it: a method that is added to a port fails here until it is classified."""
     assert methods_of_ports() == {port: WRITES[port] | READS[port] for port in WRITES}
     assert not [port for port in WRITES if WRITES[port] & READS[port]]
 
 
 def test_the_scenarios_pass_every_effect_of_the_source() -> None:
-    """Each place of the source that changes the world is a point at which some scenario is interrupted."""
+    """Each place in the source that changes something outside is a point at which some scenario is interrupted."""
     passed = {point for scenario in SCENARIOS for point in recorded(scenario).points}
     sites = call_sites()
     unreached = {f"{point} ({sites[point]})" for point in sites.keys() - passed}
@@ -82,7 +82,7 @@ def test_the_scenarios_pass_every_effect_of_the_source() -> None:
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=str)
 def test_a_process_that_dies_at_any_effect_is_repeated_to_the_same_end(scenario: Scenario) -> None:
-    """What was not acknowledged is delivered again; a notification is sent twice only if its sender died sending."""
+    """What was not acknowledged is delivered again; a notification is sent twice only if its sender died."""
     recording, wrong = recorded(scenario), []
     for effects, point in enumerate(["the start", *recording.points]):
         left = died(scenario, recording, effects, repeated=True)
@@ -104,7 +104,7 @@ def test_a_process_that_dies_at_any_effect_is_swept_to_the_same_end(scenario: Sc
 @pytest.mark.slow
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=str)
 def test_a_process_killed_at_any_effect_is_repeated_to_the_same_end(scenario: Scenario, tmp_path: Path) -> None:
-    """The same with SIGKILL: nothing of the process survives, not even what a ``finally`` would do."""
+    """After SIGKILL nothing of the process survives, not even what a ``finally`` would do."""
     recording, wrong = recorded(scenario), []
     for effects, point in enumerate(["the start", *recording.points]):
         left = killed_at(scenario, tmp_path / "state", effects, repeated=True)
@@ -116,7 +116,7 @@ def test_a_process_killed_at_any_effect_is_repeated_to_the_same_end(scenario: Sc
 @pytest.mark.slow
 @pytest.mark.parametrize("scenario", SURVIVING_LOSS, ids=str)
 def test_a_process_killed_at_any_effect_is_swept_to_the_same_end(scenario: Scenario, tmp_path: Path) -> None:
-    """The same with SIGKILL."""
+    """After SIGKILL, the timer alone finds what is left to do."""
     recording, wrong = recorded(scenario), []
     for effects, point in enumerate(["the start", *recording.points]):
         if not same_end(recording.end, killed_at(scenario, tmp_path / "state", effects, repeated=False)):

@@ -1,4 +1,4 @@
-"""A long validation whose process is killed in the middle of a slice: the next one goes on, on the real storage."""
+"""A long validation whose process is killed within a slice: the next process continues it, on real storage."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CONTENT = b"".join(
     frame_record(encode_example({"label": 12 if i in (3, 700) else i % 10, "image": bytes(3000)}))
     for i in range(1000)
 )
-"""3 MB, some six slices; a label in the first and one in the last of them are out of range."""
+"""3 MB, about six slices; one label in the first slice and one in the last are out of range."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Accounts:
 
 @pytest.fixture
 def accounts(unused_accounts: Iterator[str]) -> Accounts:
-    """Accounts of which one holds the shard, not validated yet."""
+    """Accounts, one of which has the shard, which is not validated yet."""
     host, data = next(unused_accounts), next(unused_accounts)
     with BlobServiceClient.from_connection_string(data) as service:
         service.create_container("datasets").upload_blob(PATH, CONTENT)
@@ -76,7 +76,7 @@ def environment(accounts: Accounts, tmp_path: Path) -> dict[str, str]:
 
 
 def start(settings: dict[str, str]) -> subprocess.Popen[str]:
-    """Start a process that judges the shard, a slice for each line that it is given."""
+    """Start a process that validates the shard, one slice for each line of input."""
     return subprocess.Popen(
         [sys.executable, "-m", "tests.support.long_validation_process", PATH],
         stdin=subprocess.PIPE,
@@ -89,11 +89,11 @@ def start(settings: dict[str, str]) -> subprocess.Popen[str]:
 
 
 def kill_within_slice(process: subprocess.Popen[str], number: int) -> list[str]:
-    """Let a process do some slices, and kill it once it reads for the next one; return what it said."""
+    """Let a process finish some slices, and kill it once it reads for the next one; return its output."""
     said: list[str] = []
     if process.stdin is None or process.stdout is None:
         raise ValueError("the process should have pipes")
-    for _ in range(number + 1):  # the first is the document that says that this one has begun
+    for _ in range(number + 1):  # the first is the document that says that this validation has begun
         while (line := process.stdout.readline().strip()) != "slice":
             said.append(line)
         process.stdin.write("\n")
@@ -106,7 +106,7 @@ def kill_within_slice(process: subprocess.Popen[str], number: int) -> list[str]:
 
 
 def verdict_on_record(accounts: Accounts) -> dict[str, Any] | None:
-    """Return what the ledger says of the shard."""
+    """Return the ledger's verdict on the shard."""
     settings = ConnectionSettings(name="AzureWebJobsStorage", connection_string=accounts.host)
     with contextlib.closing(StorageConnection(settings)) as storage:
         row = TableLedger(storage).shard(DatasetVersion(dataset="digits", version="v1"), "train", 0)
@@ -114,7 +114,7 @@ def verdict_on_record(accounts: Accounts) -> dict[str, Any] | None:
 
 
 def test_a_killed_process_is_gone_on_with(accounts: Accounts, tmp_path: Path) -> None:
-    """Killed twice within a slice: nothing that is stored is read again, and the verdict is that of one go."""
+    """It is killed twice within a slice: nothing that was stored is read again, and the verdict is the usual one."""
     settings = environment(accounts, tmp_path)
     for num_slices in (2, 3):
         process = start(settings)
@@ -123,7 +123,7 @@ def test_a_killed_process_is_gone_on_with(accounts: Accounts, tmp_path: Path) ->
     said, _ = start(settings).communicate("\n" * 100)
     *offsets, last = said.split("\n")[:-1]
     read = [int(line.split()[1]) for line in offsets if line.startswith("read")]
-    assert ("done", 0) == (last, read[0])  # the first bytes say what it is
+    assert ("done", 0) == (last, read[0])  # the first bytes show the file's type
     assert min(read[1:]) >= 3 * (NUM_CHUNKS - 2) * CHUNK_BYTES
     whole = validate_shard(
         BytesSource(CONTENT, NAME), load_pipelines(tmp_path / "pipelines")["digits"].data.requirements()

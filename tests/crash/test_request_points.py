@@ -1,4 +1,4 @@
-"""SIGKILL after each request of an adapter that changes storage, on the real Azurite: each scenario ends the same."""
+"""SIGKILL after each request of an adapter that changes storage, on real Azurite: all scenarios end the same."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ WORKERS = 2
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """A scenario to run in a world of its own, and where its process is to die."""
+    """A scenario that runs in its own world, and where its process dies."""
 
     scenario: str
     connection: str
     path: Path
     dies_at: str = ""
-    """The name of the effect after whose first occurrence it dies; empty lets it live.
+    """The name of the effect after whose first occurrence it dies; empty means never.
 
     A name, because a number would depend on speed: a message that is hidden for too short a time is taken twice.
     """
     repeated: bool = True
-    """Whether the interrupted step is repeated; otherwise the timer comes in its place."""
+    """Whether the interrupted step is repeated; otherwise the timer replaces it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """What is left of a scenario."""
+    """The result of a scenario."""
 
     points: list[str]
     outcome: dict[str, object]
@@ -50,7 +50,7 @@ class Result:
 
 @dataclass(kw_only=True)
 class StorageProcess(KilledProcess):
-    """A process that may die after any request to storage, and after any call of what stays a double."""
+    """A process that may die after any request to storage, and after any call of a port that remains a double."""
 
     dies_at: str = ""
     """See Plan."""
@@ -67,7 +67,7 @@ class StorageProcess(KilledProcess):
 
 
 def run(plan: Plan) -> Result:
-    """Run a scenario, and on to its end if its process was killed."""
+    """Run a scenario; if its process was killed, continue to the end."""
     scenario, path = IN_STORAGE[plan.scenario], plan.path
     new = AzuriteWorld(connection=plan.connection)
     new.create()
@@ -87,7 +87,7 @@ def run(plan: Plan) -> Result:
 
 
 def watched_run(process: KilledProcess, steps: Sequence[Step]) -> list[str]:
-    """Run a scenario while its requests count; return the names of its effects in order."""
+    """Run a scenario and record its requests; return the names of its effects in order."""
     with requests_seen(process.passed):
         process.go_on(steps)
     return process.points
@@ -95,7 +95,7 @@ def watched_run(process: KilledProcess, steps: Sequence[Step]) -> list[str]:
 
 @pytest.fixture(scope="module")
 def pool() -> Iterator[ProcessPoolExecutor]:
-    """Processes that run scenarios: forked, as those are that die."""
+    """Processes that run scenarios; they are forked, as those that die are."""
     with ProcessPoolExecutor(WORKERS, mp_context=multiprocessing.get_context("fork")) as workers:
         yield workers
 
@@ -104,7 +104,7 @@ def pool() -> Iterator[ProcessPoolExecutor]:
 def undisturbed(
     unused_accounts: Iterator[str], pool: ProcessPoolExecutor, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, Result]:
-    """Every scenario with its requests in order, and what is left of it."""
+    """Every scenario with its requests in order, and its result."""
     folder = tmp_path_factory.mktemp("undisturbed")
     plans = [
         Plan(scenario=name, connection=next(unused_accounts), path=folder / str(number))
@@ -114,7 +114,7 @@ def undisturbed(
 
 
 def test_the_scenarios_pass_every_request_of_the_adapters(undisturbed: dict[str, Result]) -> None:
-    """Each place of the adapters' source that has storage change something is one after which a process dies."""
+    """Each place in the adapters' source that changes storage is one after which a process dies."""
     passed = {site_of_name(point) for result in undisturbed.values() for point in result.points if ": " in point}
     sites = request_sites()
     unreached = {f"{site} ({sites[site]})" for site in sites.keys() - passed}
@@ -122,7 +122,7 @@ def test_the_scenarios_pass_every_request_of_the_adapters(undisturbed: dict[str,
 
 
 def first_scenarios(undisturbed: dict[str, Result]) -> dict[str, str]:
-    """Return the first scenario in which each effect is passed."""
+    """Return the first scenario that passes each effect."""
     scenarios: dict[str, str] = {}
     for scenario, result in undisturbed.items():
         for point in result.points:
@@ -133,7 +133,7 @@ def first_scenarios(undisturbed: dict[str, Result]) -> dict[str, str]:
 def test_a_process_killed_after_any_request_is_continued_to_the_same_end(
     undisturbed: dict[str, Result], unused_accounts: Iterator[str], pool: ProcessPoolExecutor, tmp_path: Path
 ) -> None:
-    """One death for each name of an effect: the step is repeated, or lost and swept, in turn."""
+    """There is one death for each name of an effect; the step is repeated, or lost and swept, in turn."""
     plans = [
         Plan(
             scenario=scenario,

@@ -36,7 +36,7 @@ def after(**duration: float) -> list[Step]:
 
 
 def requested_early(world: World) -> None:
-    """Messages request attempts whose time has not come."""
+    """Messages request attempts before their time."""
     for run in world.services.ledger.runs():
         if run.state is RunState.PLANNED:
             request = TrainingRequest(
@@ -56,7 +56,7 @@ def without_capacity(serve: Serve) -> list[Step]:
 
 
 def waiting_long(_: Serve) -> list[Step]:
-    """A job waits for nodes, then does not respond, then responds again."""
+    """A job waits for nodes, then stops responding, then responds again."""
     silent = [become("Running"), *after(minutes=5), become("NotResponding"), *after(minutes=5), *after(hours=3)]
     return [become("Queued"), *after(hours=3), *silent, become("Running"), *after(minutes=5)]
 
@@ -72,14 +72,14 @@ def without_cluster(_: Serve) -> list[Step]:
 
 
 def add_unknown_jobs(world: World) -> None:
-    """Add jobs that have our tags and that no run planned: one active, one that has ended."""
+    """Add jobs that have our tags but that no run planned: one active, one that has ended."""
     tags = {"landfall.run_id": "x", "landfall.dataset_version": str(VERSION), "landfall.fingerprint": "f" * 64}
     for name, status in ((UNKNOWN_JOB, "Running"), (f"{UNKNOWN_JOB}1", "Completed")):
         world.jobs.statuses[name] = JobStatus(name=name, status=status, tags=tags)
 
 
 def unknown_jobs(_: Serve) -> list[Step]:
-    """The timer finds jobs without a row."""
+    """The timer finds jobs without a run in the ledger."""
     return [add_unknown_jobs, *after(minutes=5)]
 
 
@@ -94,12 +94,12 @@ def with_forgotten_rows(serve: Serve) -> list[Step]:
 
 
 def stalled(_: Serve) -> list[Step]:
-    """A version stays open for longer than a day."""
+    """A version stays incomplete for longer than a day."""
     return [*uploads(ALL_SHARDS[0]), *after(hours=25)]
 
 
 def not_measured(serve: Serve) -> list[Step]:
-    """The next version cannot be compared with what the current model was trained on."""
+    """The next version cannot be compared with the data of the current model."""
     return [lambda world: world.overwrite_manifests(b"{}"), *uploads(*ALL_SHARDS, version="v2"), serve]
 
 

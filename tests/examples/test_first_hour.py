@@ -101,11 +101,11 @@ def export(folder: Path) -> None:
 
 SOURCES: dict[str, tuple[Callable[[Path], None], str, str]] = {
     "photos": (photos, "A folder of images", ""),
-    "scans": (scans, "A table of Spark", "kind: marker"),
+    "scans": (scans, "A Spark table", "kind: marker"),
     "plates": (plates, "A Delta table", "kind: delta"),
-    "signs": (signs, "A data set of Hugging Face", ""),
-    "cards": (cards, "A data set of Hugging Face", "manifest: README.md"),
-    "export": (export, "An export of pandas", "kind: marker"),
+    "signs": (signs, "A Hugging Face data set", ""),
+    "cards": (cards, "A Hugging Face data set", "manifest: README.md"),
+    "export": (export, "A pandas export", "kind: marker"),
 }
 """Dataset → what writes it, the section of the page, and the layout that `init` proposes: none for `names`."""
 FOLDERS = {"shards", *SOURCES}

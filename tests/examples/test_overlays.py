@@ -55,7 +55,7 @@ def test_every_shipped_pipeline_is_tested_end_to_end() -> None:
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_a_process_has_a_gpu_of_its_own(name: str) -> None:
-    """As many processes as the size has GPUs, for every size that the cluster may have; one where it has none."""
+    """There are as many processes as GPUs for every size of the cluster, and one for a size without GPUs."""
     cluster = CLUSTERS.clusters[SHIPPED[name].train.cluster]
     gpus = [size.num_gpus if size else 1 for size in (vm_size(each.vm_size) for each in cluster.sizes)]
     one = [Clusters(clusters={SHIPPED[name].train.cluster: one_size(cluster, number)}) for number in range(len(gpus))]
@@ -64,6 +64,6 @@ def test_a_process_has_a_gpu_of_its_own(name: str) -> None:
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_the_page_of_examples_tells_of_it(name: str) -> None:
-    """Where its data come from and how it is started."""
+    """The page says where its data come from and how it is started."""
     page = (REPOSITORY / "docs" / "examples.md").read_text(encoding="utf-8")
     assert f"pipelines/{name}.yaml" in page

@@ -72,7 +72,7 @@ def reference_auc(journey: Journey, shards: Path) -> tuple[float, float]:
 
 
 def test_the_splits_share_no_patient(shards: Path) -> None:
-    """In the shards themselves, where nothing can be undone any more."""
+    """The packed shards are checked, after which nothing can be corrected."""
     patients = [{r["patient"] for s in shards.glob(f"{split}-*") for r in records(s)} for split in counts(shards)]
     assert 90 == len(set.union(*patients)) == sum(map(len, patients))
 

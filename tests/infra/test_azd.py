@@ -51,7 +51,7 @@ def test_the_app_is_deployed_from_the_root_and_built_by_azure() -> None:
 
 
 def test_each_hook_runs_its_own_step() -> None:
-    """And fails the deployment if it fails."""
+    """The deployment fails if the hook fails."""
     hooks = project()["hooks"]
     assert {"preprovision", "postprovision", "postdeploy"} == hooks.keys()
     assert "hook" in COMMANDS
@@ -61,7 +61,7 @@ def test_each_hook_runs_its_own_step() -> None:
 
 
 def test_every_parameter_of_the_template_can_be_set() -> None:
-    """By a variable of its own: azd or a hook sets it, or the page lists it and the template has a default."""
+    """Each has its own variable: azd or a hook sets it, or the page lists it and the template has a default."""
     template = read_files(ROOT / "infra")["main.bicep"].of("param")
     found = parameters()
     assert template.keys() == found.keys()

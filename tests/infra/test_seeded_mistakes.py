@@ -278,5 +278,5 @@ def test_a_mistake_is_found(mistake: str, tmp_path: Path) -> None:
 
 
 def test_there_are_enough_mistakes() -> None:
-    """At least 40, each in a copy of the files."""
+    """There are at least 40, each in a copy of the files."""
     assert len(MISTAKES) >= 40

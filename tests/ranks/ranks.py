@@ -1,4 +1,4 @@
-"""Trainings as real processes: ``mpirun`` and the training's own interpreter, with a deadline."""
+"""Trainings as real processes: ``mpirun`` and the training environment's interpreter, with a deadline."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ PROGRAMS = REPOSITORY / ".venv-training" / "bin"
 DEADLINE_S = 600.0
 LIBRARIES = REPOSITORY / ".landfall"
 RULES = MountRules()
-"""Those of the local twin."""
+"""The rules of the local twin."""
 ENVIRONMENT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
 
 def program(name: str) -> str:
-    """Return the path of one of the tests' own programs, from the repository's root."""
+    """Return the path of one of the tests' programs, relative to the repository."""
     return f"tests/ranks/programs/{name}.py"
 
 
@@ -75,14 +75,14 @@ class Outcome:
 
 @dataclass(frozen=True, kw_only=True)
 class Observed:
-    """A training that has ended, and what each rank noted of itself (``programs/observed.py``)."""
+    """A training that has ended, and what each rank recorded (``programs/observed.py``)."""
 
     outcome: Outcome
     ranks: int
 
     @property
     def notes(self) -> list[dict[str, Any]]:
-        """Labels, averaged and trained shapes of each rank."""
+        """The labels, averaged shapes and trained shapes of each rank."""
         folder = self.outcome.output
         return [json.loads((folder / f"observed-{rank}.json").read_text()) for rank in range(self.ranks)]
 
@@ -97,7 +97,7 @@ class Observed:
 
 
 def observed(ranks: int, arguments: JobArguments) -> Observed:
-    """Train to the end, with every rank noting what it does."""
+    """Train to the end while every rank records what it does."""
     folder = Path(arguments.report).parent
     outcome = train(ranks, arguments, instead=[program("observed")], launcher=variables(NOTES_FOLDER=folder))
     assert 0 == outcome.exit_code, outcome.log
@@ -106,7 +106,7 @@ def observed(ranks: int, arguments: JobArguments) -> Observed:
 
 @dataclass(frozen=True, kw_only=True)
 class Running:
-    """A training that is under way."""
+    """A training in progress."""
 
     process: Process
     output: Path
@@ -120,12 +120,12 @@ class Running:
         self.rank(rank).send_signal(number)
 
     def rank(self, rank: int) -> psutil.Process:
-        """Return one rank's process, found by its environment."""
+        """Return the process of one rank, found by its environment variables."""
         children = psutil.Process(self.process.popen.pid).children(recursive=True)
         return next(c for c in children if c.environ().get("OMPI_COMM_WORLD_RANK") == str(rank))
 
     def ended(self, timeout_s: float = DEADLINE_S) -> Outcome:
-        """Wait for the end."""
+        """Wait for the end of the training."""
         wait_until(lambda: self.process.popen.poll() is not None, what="the training ends", timeout_s=timeout_s)
         code = self.process.popen.returncode
         return Outcome(exit_code=code, log=self.process.output(), output=self.output)
@@ -140,7 +140,7 @@ def start(
     within: Sequence[str] = (),
     rules: MountRules = RULES,
 ) -> Running:
-    """Start a training with so many ranks; None means without mpirun.
+    """Start a training with a number of ranks; None means without mpirun.
 
     ``launcher`` are options of mpirun, ``instead`` is what python runs, ``within`` goes before everything, ``rules``
     are those of the mounted outputs.
@@ -162,7 +162,7 @@ def start(
 
 
 def mounted(output: Path, rules: MountRules) -> dict[str, str]:
-    """Return the variables with which every rank, on a node of its own, sees the outputs as Azure ML mounts them."""
+    """Return the variables with which every rank, as on its own node, writes outputs through an Azure ML mount."""
     library = build_library(LIBRARIES)
     if library is None:
         return {}
@@ -181,7 +181,7 @@ def train(ranks: int | None, arguments: JobArguments, **how: Any) -> Outcome:
 
 
 def end_all(running: Running) -> None:
-    """Leave no process behind, stopped ones included."""
+    """End all processes, including stopped ones."""
     if running.process.popen.poll() is None:
         for child in psutil.Process(running.process.popen.pid).children(recursive=True):
             os.kill(child.pid, signal.SIGKILL)
@@ -189,7 +189,7 @@ def end_all(running: Running) -> None:
 
 
 def score(model: Path, shards: Path, scratch: Path) -> dict[str, Any]:
-    """Score a folder's validation shards by the script of docs/serving.md, as both kinds of endpoint call it."""
+    """Score a folder's validation shards with the script in docs/serving.md, as both kinds of endpoints call it."""
     page = (REPOSITORY / "docs" / "serving.md").read_text(encoding="utf-8")
     (scratch / "score.py").write_text(page.split("```python\n")[1].split("```")[0], encoding="utf-8")
     said = subprocess.run(

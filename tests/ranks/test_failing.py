@@ -1,4 +1,4 @@
-"""Two ranks that must not report success; one process alone is tested in with_tensorflow/test_attempt.py."""
+"""Two ranks that must not report success; with_tensorflow/test_attempt.py tests single processes."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ pytestmark = [pytest.mark.distributed, pytest.mark.slow]
 
 
 OVER_TCP = ("--mca", "btl", "self,tcp")
-"""As between nodes: when a rank ends, MPI on another one may notice first, and must not speak for it."""
+"""As between nodes: when a rank ends, MPI on another one may notice first and must not hide the cause."""
 
 
 def assert_failed(outcome: Outcome, code: ExitCode, words: str) -> None:
-    """One paragraph, the code, no stack trace, and no report that a gate could believe."""
+    """Check for one paragraph, the exit code, no stack trace, and no report that a gate could accept."""
     assert code == outcome.exit_code, outcome.log
     assert 1 == outcome.log.count(words), outcome.log
     assert "Traceback" not in outcome.log
@@ -35,7 +35,7 @@ def assert_failed(outcome: Outcome, code: ExitCode, words: str) -> None:
 def test_an_export_that_evaluates_otherwise_when_loaded_back_is_no_success(
     digits: ClosedVersion, tmp_path: Path
 ) -> None:
-    """A layer that forgets a number: the files are there and load, and they are of another model."""
+    """A layer loses its argument when saved: the files exist and load, but contain another model."""
     outcome = train(
         2, job_arguments(digits, tmp_path, epochs=2, model_module=program("forgets_its_scale")), launcher=OVER_TCP
     )
@@ -43,7 +43,7 @@ def test_an_export_that_evaluates_otherwise_when_loaded_back_is_no_success(
 
 
 def test_ranks_whose_weights_part_are_named(digits: ClosedVersion, tmp_path: Path) -> None:
-    """At the end of the epoch in which it happened, before anything of it is saved."""
+    """The error appears at the end of the epoch in which they diverged, before anything of it is saved."""
     outcome = train(2, job_arguments(digits, tmp_path, epochs=2), instead=[program("parted")], launcher=OVER_TCP)
     assert_failed(
         outcome,
@@ -57,7 +57,7 @@ def test_ranks_whose_weights_part_are_named(digits: ClosedVersion, tmp_path: Pat
 def test_outputs_that_cannot_be_written_end_the_training_with_the_files_name(
     digits: ClosedVersion, tmp_path: Path
 ) -> None:
-    """After a few tries, in one paragraph, with an exit code of its own."""
+    """After a few retries the training ends with one paragraph and a special exit code."""
     outcome = train(2, job_arguments(digits, tmp_path, epochs=1), rules=MountRules(always_fails=True))
     assert ExitCode.OUTPUT == outcome.exit_code, outcome.log
     assert "training failed (rank 0): " in outcome.log
@@ -67,7 +67,7 @@ def test_outputs_that_cannot_be_written_end_the_training_with_the_files_name(
 
 
 def test_a_record_that_is_damaged_while_the_training_runs_is_named(tmp_path: Path) -> None:
-    """The shard and the record's number in it, in an epoch after it was read without fault."""
+    """The error names the shard and the record number, in an epoch after it was read without an error."""
     version = write_digits(tmp_path / "versions")
     running = start(2, job_arguments(version, tmp_path / "out", epochs=5000))
     try:
@@ -83,7 +83,7 @@ def test_a_record_that_is_damaged_while_the_training_runs_is_named(tmp_path: Pat
 
 @pytest.mark.parametrize("index", range(2))
 def test_a_shard_of_the_same_size_that_was_not_accepted_ends_all_ranks(tmp_path: Path, index: int) -> None:
-    """Whichever rank reads it: all labels are shifted, so that nothing but the checksum tells it."""
+    """All labels are shifted, so only the checksum reveals it, on whichever rank reads the shard."""
     version = write_digits(tmp_path / "versions", train_shards=2, limit=200)
     other = write_digits(tmp_path / "others", train_shards=2, limit=200, label_shift=1)
     name = f"train-{index:05d}-of-00002.tfrecord"
@@ -96,7 +96,7 @@ def test_a_shard_of_the_same_size_that_was_not_accepted_ends_all_ranks(tmp_path:
 
 
 def test_a_label_that_the_options_do_not_allow_is_named_with_its_record(tmp_path: Path) -> None:
-    """By whichever rank reads it first, in the words of the pipeline's file, which states no bounds for it."""
+    """The first rank that reads it names the pipeline's field, which states no bounds for the label."""
     version = write_digits(tmp_path / "versions", train_shards=2, limit=200)
     stated = Manifest.from_json(version.manifest.read_bytes())
     unbounded = tuple(replace(feature, maximum=None) for feature in stated.features)
@@ -108,7 +108,7 @@ def test_a_label_that_the_options_do_not_allow_is_named_with_its_record(tmp_path
 
 
 def test_an_evaluation_that_saw_other_than_the_manifests_records_is_none(tmp_path: Path) -> None:
-    """The last validation shard is one record short of what the manifest says: no metric is made up for it."""
+    """The last validation shard has one record fewer than the manifest says: no metric is reported."""
     version = write_digits(tmp_path / "versions", limit=200)
     stated = Manifest.from_json(version.manifest.read_bytes())
     longer = [
@@ -120,7 +120,7 @@ def test_an_evaluation_that_saw_other_than_the_manifests_records_is_none(tmp_pat
 
 
 def damage_record(shard: Path, number: int) -> int:
-    """Flip a bit within a record's payload, in place; return the byte that the record starts at."""
+    """Flip a bit in a record's payload, in place; return the offset at which the record starts."""
     content, start_of = shard.read_bytes(), 0
     for _ in range(number):
         (length,) = struct.unpack_from("<Q", content, start_of)

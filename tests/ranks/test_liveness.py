@@ -22,7 +22,7 @@ STALL_TIMEOUT_S = 20.0
 
 @pytest.fixture
 def liveness_from(tmp_path: Path) -> Path:
-    """A file that a test creates once ranks are to be judged, however long they took to come so far."""
+    """A file that a test creates to start the liveness checks, however long the start took."""
     return tmp_path / "liveness-from"
 
 
@@ -41,7 +41,7 @@ def running(digits: ClosedVersion, tmp_path: Path, liveness_from: Path) -> Itera
 
 @pytest.mark.parametrize("frozen", [pytest.param(0, marks=pytest.mark.slow), 1])
 def test_a_frozen_rank_ends_the_job_with_its_name(running: Running, liveness_from: Path, frozen: int) -> None:
-    """SIGSTOP: MPI waits for ever and says nothing, but the heartbeat notices, whether the root is frozen or not."""
+    """After SIGSTOP, MPI waits for ever without a message; the heartbeat detects it, even if the root is frozen."""
     running.send(signal.SIGSTOP, frozen)
     liveness_from.touch()
     outcome = running.ended()
@@ -51,7 +51,7 @@ def test_a_frozen_rank_ends_the_job_with_its_name(running: Running, liveness_fro
 
 @pytest.mark.slow
 def test_a_killed_rank_ends_the_job_with_its_name(running: Running) -> None:
-    """SIGKILL: mpirun notices at once, names the rank and ends the others."""
+    """After SIGKILL, mpirun notices at once, names the rank and ends the others."""
     running.send(signal.SIGKILL, 1)
     outcome = running.ended()
     assert 0 != outcome.exit_code
@@ -61,7 +61,7 @@ def test_a_killed_rank_ends_the_job_with_its_name(running: Running) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("to", ["SIGTERM to a rank", "SIGUSR1 to mpirun"])
 def test_a_request_to_stop_finishes_the_step_and_saves(running: Running, to: str) -> None:
-    """All ranks stop after the same step, and the next attempt can continue; mpirun exits with the ranks' code."""
+    """All ranks stop after the same step, the next attempt can continue, and mpirun exits with the ranks' code."""
     if to == "SIGTERM to a rank":
         running.send(signal.SIGTERM, 1)
     else:
@@ -84,7 +84,7 @@ def test_a_request_to_stop_finishes_the_step_and_saves(running: Running, to: str
 def test_a_rank_that_stops_before_its_first_heartbeat_is_named(
     digits: ClosedVersion, tmp_path: Path, where: str, words: str
 ) -> None:
-    """Before it meets the others, and between meeting them and its first heartbeat."""
+    """It stops before it connects to the others, or between that and its first heartbeat."""
     outcome = train(
         2,
         job_arguments(digits, tmp_path, stall_timeout_s=4.0),
@@ -99,7 +99,7 @@ def test_a_rank_that_stops_before_its_first_heartbeat_is_named(
 def test_a_notice_of_a_nodes_end_saves_a_checkpoint_and_a_request_to_stop_ends_the_training(
     digits: ClosedVersion, tmp_path: Path
 ) -> None:
-    """In the middle of an epoch that would take hours.
+    """The training is in the middle of an epoch that would take hours.
 
     The notice does not end the training; SIGUSR1 does, after a step, with a checkpoint and an exit code of its own.
     """

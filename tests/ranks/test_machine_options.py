@@ -1,4 +1,4 @@
-"""Options of the machines, in a training with all of them: each has to take effect."""
+"""The options of the machines, all of them in one training: each must take effect."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ pytestmark = [pytest.mark.distributed, pytest.mark.slow]
 
 @pytest.fixture(scope="module")
 def notes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where each rank writes the settings under which it builds its model."""
+    """The folder in which each rank writes the settings under which it builds its model."""
     return tmp_path_factory.mktemp("notes")
 
 
 @pytest.fixture(scope="module")
 def outcome(digits: ClosedVersion, tmp_path_factory: pytest.TempPathFactory, notes: Path) -> Outcome:
-    """Two ranks, four epochs, every option at once."""
+    """Two ranks, four epochs, and every option at once."""
     options: dict[str, Any] = {
         "epochs": 4,
         "learning_rate": 0.002,
@@ -49,13 +49,13 @@ def outcome(digits: ClosedVersion, tmp_path_factory: pytest.TempPathFactory, not
 
 
 def test_float16_with_a_scaled_loss_learns(outcome: Outcome) -> None:
-    """And the scale, which moves while it trains, is in the checkpoint."""
+    """The scale, which changes during the training, is in the checkpoint."""
     assert outcome.report.metrics["val_accuracy"] >= 0.9
     assert [1] == [v.size for name, v in outcome.variables.items() if name.endswith("dynamic_scale")]
 
 
 def test_every_rank_computes_as_asked(outcome: Outcome, notes: Path) -> None:
-    """In float16, with kernels that repeat to the bit."""
+    """Every rank computes in float16, with kernels whose results are reproducible to the bit."""
     del outcome
     for rank in range(2):
         settings = json.loads((notes / f"settings-{rank}.json").read_text())
@@ -65,7 +65,7 @@ def test_every_rank_computes_as_asked(outcome: Outcome, notes: Path) -> None:
 def test_horovod_itself_works_with_the_threshold_and_the_cycle_and_tunes_the_rest(
     outcome: Outcome, notes: Path
 ) -> None:
-    """Its own log of what it tried: what the options set stays fixed."""
+    """Horovod's autotune log shows that the values of the options stay fixed."""
     del outcome
     header, *tried = (notes / "autotune.csv").read_text().splitlines()
     samples = [dict(zip(header.split(","), line.split(","), strict=True)) for line in tried]
@@ -76,7 +76,7 @@ def test_horovod_itself_works_with_the_threshold_and_the_cycle_and_tunes_the_res
 
 
 def test_checkpoints_by_the_minute_fall_into_the_middle_of_epochs(outcome: Outcome) -> None:
-    """A fraction of a second is due after every step, on all ranks at once."""
+    """An interval of a fraction of a second makes a checkpoint due after every step, on all ranks."""
     steps = {int(path.stem.split("-")[1]) for path in (outcome.output / "checkpoints").glob("checkpoint-*.npz")}
     assert set(range(1, 4 * 22 + 1)) == steps
 
@@ -85,7 +85,7 @@ def test_checkpoints_by_the_minute_fall_into_the_middle_of_epochs(outcome: Outco
 def test_each_rank_is_pinned_to_the_gpu_of_its_local_rank(
     digits: ClosedVersion, tmp_path: Path, num_gpus: int
 ) -> None:
-    """TensorFlow's configuration is played, as there is no GPU here; with one GPU for two ranks the job says why."""
+    """TensorFlow's GPU functions are simulated; with one GPU for two ranks the job says what is wrong."""
     outcome = train(
         2,
         job_arguments(digits, tmp_path, epochs=1),

@@ -1,4 +1,4 @@
-"""Real launches with less than a job asked for: each ends at once, with the counts."""
+"""Real launches with less than a job requests: each ends at once and reports the counts."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ PAID_FOR = {"epochs": 1, "expected_world_size": 4, "expected_nodes": 2}
 def test_a_launch_of_other_ranks_ends_before_tensorflow_is_loaded(
     digits: ClosedVersion, tmp_path: Path, ranks: int | None, seen: str
 ) -> None:
-    """Half of them, all of them on one node, and a single one that no launcher has started."""
+    """Half of the ranks, all of them on one node, or a single one that no launcher started."""
     outcome = train(ranks, job_arguments(digits, tmp_path, **PAID_FOR))
     assert_failed(outcome, ExitCode.MISSING_RESOURCES, f"Expected 4 ranks on 2 nodes; {seen}")
 
 
 @pytest.mark.slow
 def test_ranks_that_do_not_meet_are_counted_by_horovod(digits: ClosedVersion, tmp_path: Path) -> None:
-    """The variables say two, but no launcher that this MPI knows has started the process: it is alone."""
+    """The variables say two ranks, but no MPI launcher started the process, so it is alone."""
     stated = ("OMPI_COMM_WORLD_SIZE=2", "OMPI_COMM_WORLD_LOCAL_SIZE=2", "OMPI_COMM_WORLD_RANK=0")
     arguments = job_arguments(digits, tmp_path, epochs=1, expected_world_size=2, expected_nodes=1)
     outcome = train(None, arguments, within=["env", *stated])
@@ -44,7 +44,7 @@ def test_ranks_that_do_not_meet_are_counted_by_horovod(digits: ClosedVersion, tm
 
 @pytest.mark.slow
 def test_ranks_without_a_gpu_do_not_train_on_processors(digits: ClosedVersion, tmp_path: Path) -> None:
-    """TensorFlow alone would, without a word."""
+    """TensorFlow alone would train on processors without a message."""
     arguments = job_arguments(
         digits, tmp_path, epochs=1, expected_world_size=2, expected_nodes=1, expected_device="gpu"
     )
@@ -55,7 +55,7 @@ def test_ranks_without_a_gpu_do_not_train_on_processors(digits: ClosedVersion, t
 
 @pytest.mark.slow
 def test_one_rank_without_a_gpu_ends_all(digits: ClosedVersion, tmp_path: Path) -> None:
-    """The root has one and says so; the other rank says which node it is on. TensorFlow's configuration is played."""
+    """The root has a GPU and the other rank names its node; TensorFlow's GPU functions are simulated."""
     outcome = train(
         2,
         job_arguments(digits, tmp_path, epochs=1, expected_device="gpu"),

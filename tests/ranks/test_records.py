@@ -1,4 +1,4 @@
-"""Which records ranks see, and what their metrics come to: against numbers that no part of the training computed."""
+"""Which records ranks read and what their metrics are, compared with numbers computed outside of the training."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ PIXELS = np.random.default_rng(3).normal(size=(NUM_RECORDS, 4)).astype(np.float3
 
 
 def payload(number: int) -> bytes:
-    """Return a record whose label says which one it is."""
+    """Return a record that its label identifies."""
     return example_bytes({"image": PIXELS[number].tolist(), "label": number})
 
 
 @pytest.fixture(scope="session")
 def version(tmp_path_factory: pytest.TempPathFactory) -> ClosedVersion:
-    """47 records in shards of 5 and 42 to train on, the first 23 again in shards of 22 and 1 to evaluate on."""
+    """47 training records in shards of 5 and 42; the first 23 are also for validation, in shards of 22 and 1."""
     payloads = [payload(number) for number in range(NUM_RECORDS)]
     shards = {
         "train": [payloads[:5], payloads[5:]],
@@ -42,7 +42,7 @@ def version(tmp_path_factory: pytest.TempPathFactory) -> ClosedVersion:
 
 
 def three_ranks(version: ClosedVersion, folder: Path, **options: Any) -> Observed:
-    """Train one epoch of a linear model, by more ranks than there are shards, at a rate that changes no weight."""
+    """Train one epoch of a linear model, with more ranks than shards and a rate that changes no weight."""
     arguments = job_arguments(
         version,
         folder,
@@ -58,7 +58,7 @@ def three_ranks(version: ClosedVersion, folder: Path, **options: Any) -> Observe
 
 
 def labels(seen: Observed) -> list[list[list[int]]]:
-    """Return the records of each rank's steps."""
+    """Return the records of each rank, step by step."""
     return [notes["labels"] for notes in seen.notes]
 
 
@@ -69,12 +69,12 @@ def records(seen: Observed) -> list[int]:
 
 @pytest.fixture(scope="session")
 def padded(version: ClosedVersion, tmp_path_factory: pytest.TempPathFactory) -> Observed:
-    """The remainder filled up."""
+    """The training that pads the last step."""
     return three_ranks(version, tmp_path_factory.mktemp("padded"), remainder="pad")
 
 
 def test_padded_all_ranks_take_the_same_steps_and_leave_no_record_out(padded: Observed) -> None:
-    """Four steps of twelve: one record a second time."""
+    """There are four steps of twelve; one record is seen a second time."""
     assert [[4] * 4] * 3 == [[len(batch) for batch in steps] for steps in labels(padded)]
     assert (set(range(NUM_RECORDS)), 1) == (
         set(records(padded)),
@@ -88,7 +88,7 @@ def test_padded_all_ranks_take_the_same_steps_and_leave_no_record_out(padded: Ob
 def test_dropped_all_ranks_take_the_same_steps_and_see_no_record_twice(
     version: ClosedVersion, tmp_path: Path
 ) -> None:
-    """Three steps of twelve: eleven records wait for another epoch."""
+    """There are three steps of twelve; eleven records are left for another epoch."""
     seen = three_ranks(version, tmp_path, remainder="drop")
     assert [[4] * 3] * 3 == [[len(batch) for batch in steps] for steps in labels(seen)]
     assert 36 == len(set(records(seen)))
@@ -97,7 +97,7 @@ def test_dropped_all_ranks_take_the_same_steps_and_see_no_record_twice(
 
 
 def test_metrics_are_averages_over_examples_however_they_are_spread(padded: Observed) -> None:
-    """7, 8 and 8 examples to evaluate in two batches of each rank; loss, accuracy and top-5 in float64, by hand."""
+    """Ranks evaluate 7, 8 and 8 examples in two batches; loss, accuracy and top-5 equal a calculation in float64."""
     metrics = padded.outcome.report.metrics
     expected = {
         **by_hand(padded.outcome, records(padded)),
@@ -107,7 +107,7 @@ def test_metrics_are_averages_over_examples_however_they_are_spread(padded: Obse
 
 
 def by_hand(outcome: Outcome, records: Any) -> dict[str, float]:
-    """Evaluate the linear model on records."""
+    """Evaluate the linear model on records, in numpy."""
     kernel, bias = (named(outcome, part) for part in ("kernel", "bias"))
     numbers = np.array(list(records))
     logits = PIXELS[numbers].astype(np.float64) @ kernel + bias
@@ -122,7 +122,7 @@ def by_hand(outcome: Outcome, records: Any) -> dict[str, float]:
 
 
 def named(outcome: Outcome, part: str) -> NDArray[Any]:
-    """Return the dense layer's kernel or bias, without the optimizer's."""
+    """Return the dense layer's kernel or bias, not the optimizer's copies."""
     found = [v for name, v in outcome.variables.items() if name.endswith(f"dense/{part}")]
     assert 1 == len(found), list(outcome.variables)
     return found[0].astype(np.float64)
@@ -130,7 +130,7 @@ def named(outcome: Outcome, part: str) -> NDArray[Any]:
 
 @pytest.mark.slow
 def test_after_the_first_epoch_a_cache_is_all_that_is_read(tmp_path: Path) -> None:
-    """The shards are taken away while the training runs: the other epochs and the last evaluation need none."""
+    """The shards are removed during the training: the later epochs and the last evaluation do not need them."""
     version = write_digits(tmp_path / "versions")
     running = start(2, job_arguments(version, tmp_path / "out", epochs=8, cache_folder=str(tmp_path / "cache")))
     try:

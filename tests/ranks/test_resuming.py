@@ -1,4 +1,4 @@
-"""A training that is killed and resumed ends where one ends that was never killed."""
+"""A training that is killed and resumed ends with the same result as one that was never killed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.distributed
 
 STEPS_OF_EPOCH = 22
 SEED = 5
-"""Seed of the moments; the test has to hold with any."""
+"""Seed of the moments; the test must pass with any seed."""
 OPTIONS: dict[str, Any] = {
     "epochs": 5,
     "checkpoint_steps": 5,
@@ -31,11 +31,11 @@ OPTIONS: dict[str, Any] = {
     "export": "best",
     "plateau_patience": 2,
 }
-"""All that has a state: batch norm, dropout, augmentation, momentum, schedules, decisions."""
+"""Everything that has state: batch norm, dropout, augmentation, momentum, schedules and decisions."""
 
 
 def drawn_moments(count: int) -> list[int]:
-    """Steps in rising order, each in the middle of an epoch, at least two checkpoints after the one before."""
+    """Return rising steps, each in the middle of an epoch and at least two checkpoints after the previous one."""
     generator, moments = random.Random(SEED), [0]  # noqa: S311 (any step will do, and the same again)
     while len(moments) <= count:
         step = generator.randrange(moments[-1] + 11, moments[-1] + 30)
@@ -53,7 +53,7 @@ def killed(ranks: int, arguments: Any, moment: str, rules: MountRules = RULES) -
 
 
 def learned(outcome: Outcome) -> list[dict[str, float]]:
-    """Return the metrics of each epoch, without durations."""
+    """Return the metrics of each epoch, without the durations."""
     return [
         {k: v for k, v in epoch.items() if k not in ("duration_s", "images_per_s")} for epoch in outcome.report.epochs
     ]
@@ -68,7 +68,7 @@ def undisturbed(digits: ClosedVersion, tmp_path_factory: pytest.TempPathFactory)
 
 
 def assert_equal_to_the_bit(undisturbed: Outcome, resumed: Outcome) -> None:
-    """All variables, the optimizer's included, and all metrics of all epochs."""
+    """Compare all variables, including the optimizer's, and all metrics of all epochs."""
     assert 0 == resumed.exit_code, resumed.log
     assert undisturbed.variables.keys() == resumed.variables.keys()
     for name, expected in undisturbed.variables.items():
@@ -80,7 +80,7 @@ def assert_equal_to_the_bit(undisturbed: Outcome, resumed: Outcome) -> None:
 def test_a_training_killed_while_it_saves_ends_to_the_bit_where_one_does_that_never_was(
     undisturbed: Outcome, digits: ClosedVersion, tmp_path: Path
 ) -> None:
-    """Also where the first call for every output fails, and the pointers to the newest checkpoint are torn.
+    """This holds even if the first call for every output fails and the newest checkpoint pointers are torn.
 
     The root alone reads checkpoints: it passes over the torn ones, and all ranks continue where it does, in the
     middle of the second epoch. Checkpoints, summaries, model and report are written by a second call, and are whole.
@@ -103,7 +103,7 @@ def test_a_training_killed_while_it_saves_ends_to_the_bit_where_one_does_that_ne
 def test_a_training_killed_at_random_steps_ends_to_the_bit_where_one_does_that_never_was(
     undisturbed: Outcome, digits: ClosedVersion, tmp_path: Path
 ) -> None:
-    """Killed within a step, while a checkpoint is half written, and before the pointer names it."""
+    """It is killed within a step, while a checkpoint is half written, and before the pointer names it."""
     arguments = job_arguments(digits, tmp_path, **OPTIONS)
     in_step, in_file, in_pointer = drawn_moments(3)
     stood = killed(2, arguments, f"1:{in_step}:step")

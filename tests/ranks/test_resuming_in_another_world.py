@@ -1,4 +1,4 @@
-"""A training that is resumed with more ranks, or fewer, than it began with."""
+"""A training that is resumed with more or fewer ranks than it began with."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ pytestmark = [pytest.mark.distributed, pytest.mark.slow]
 NUM_RECORDS = 48
 EPOCHS = 4
 STEPS_OF_EPOCH = 4
-"""Twelve records each: an epoch shows each record once, and none is left over."""
+"""Steps of twelve records each: an epoch uses each record once, without a remainder."""
 STOOD_AT = 6
-"""Steps: in the middle of the second epoch."""
+"""The number of steps at which it was stopped: in the middle of the second epoch."""
 ROUNDING = 1e-5
-"""Rounding of weights and velocities up to 1, after ten steps that were summed in another order.
+"""Rounding error of weights and velocities up to 1, after ten steps summed in another order.
 
 A float32 is off by 6e-8 of itself, a step adds a few such errors, and a momentum of 0.9 carries each on at most ten
 times: 10 steps x 10 x a few 6e-8. One record that another step sees moves the weights a hundred times as far.
@@ -36,14 +36,14 @@ FEATURES = (FeatureSpec(name="image", kind="float", shape=(2, 2, 1)), FeatureSpe
 
 @dataclass(frozen=True, kw_only=True)
 class World:
-    """How many ranks, with how large a batch each."""
+    """A number of ranks, and the batch size of each."""
 
     ranks: int
     batch: int
 
     @property
     def steps_of_epoch(self) -> int:
-        """An epoch has no remainder in any of these worlds."""
+        """The steps of an epoch, which has no remainder in any of these worlds."""
         return NUM_RECORDS // (self.ranks * self.batch)
 
 
@@ -52,7 +52,7 @@ TWO, ONE = World(ranks=2, batch=6), World(ranks=1, batch=12)
 
 @dataclass(frozen=True, kw_only=True)
 class Seen:
-    """A training that has ended, and the records of its steps, over all ranks, in rising order."""
+    """A training that has ended, and the sorted records of its steps, over all ranks."""
 
     outcome: Outcome
     steps: list[list[int]]
@@ -60,14 +60,14 @@ class Seen:
 
 @pytest.fixture(scope="module")
 def version(tmp_path_factory: pytest.TempPathFactory) -> ClosedVersion:
-    """Records whose labels say which ones they are, in shards of 5, 20 and 23."""
+    """A version of records that their labels identify, in shards of 5, 20 and 23."""
     payloads = [example_bytes({"image": PIXELS[n].tolist(), "label": n}) for n in range(NUM_RECORDS)]
     shards = {"train": [payloads[:5], payloads[5:25], payloads[25:]], "validation": [payloads[:7]]}
     return write_version(tmp_path_factory.mktemp("versions") / "numbered", shards, FEATURES)
 
 
 def arguments(version: ClosedVersion, output: Path, world: World, **options: Any) -> Any:
-    """A linear model with momentum, whose every step moves the weights."""
+    """The arguments of a linear model with momentum, of which every step changes the weights."""
     return job_arguments(
         version,
         output,
@@ -83,7 +83,7 @@ def arguments(version: ClosedVersion, output: Path, world: World, **options: Any
 
 
 def stopped(version: ClosedVersion, output: Path, world: World, **options: Any) -> Path:
-    """Train until the root is killed, in the middle of an epoch; return the outputs."""
+    """Train until the root is killed in the middle of an epoch; return the outputs."""
     job = arguments(version, output, world, **options)
     trap = variables(KILLED=f"0:{STOOD_AT + 1}:pointer")
     outcome = train(world.ranks, job, instead=[program("killed")], launcher=trap)
@@ -94,7 +94,7 @@ def stopped(version: ClosedVersion, output: Path, world: World, **options: Any) 
 
 
 def ended(version: ClosedVersion, output: Path, world: World, **options: Any) -> Seen:
-    """Train to the end from wherever the outputs stand."""
+    """Continue a training from its outputs to the end."""
     seen = observed(world.ranks, arguments(version, output, world, **options))
     by_rank = [notes["labels"] for notes in seen.notes]
     return Seen(outcome=seen.outcome, steps=[sorted(chain(*parts)) for parts in zip(*by_rank, strict=True)])
@@ -109,12 +109,12 @@ def undisturbed(version: ClosedVersion, tmp_path_factory: pytest.TempPathFactory
 
 @pytest.fixture(scope="module")
 def stopped_two(version: ClosedVersion, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two ranks, stopped."""
+    """The outputs of two ranks that were stopped."""
     return stopped(version, tmp_path_factory.mktemp("stopped"), TWO)
 
 
 def assert_later_epochs_show_each_record_once(seen: Seen, world: World, first: int) -> None:
-    """From the ``first`` step after the epoch that was resumed."""
+    """Check the steps from ``first``, the first one after the epoch that was resumed."""
     later = list(chain(*seen.steps[first:]))
     epochs = [later[start : start + NUM_RECORDS] for start in range(0, len(later), NUM_RECORDS)]
     assert [list(range(NUM_RECORDS))] * (EPOCHS - 2) == [sorted(epoch) for epoch in epochs]
@@ -122,7 +122,7 @@ def assert_later_epochs_show_each_record_once(seen: Seen, world: World, first: i
 
 
 def assert_ended_as_planned(seen: Seen, world: World, *, lanes: int, steps: int) -> None:
-    """The position is the plan's: all epochs, and so many steps in all."""
+    """Check that the position is the plan's: all epochs, and the total number of steps."""
     report, position = seen.outcome.report, seen.outcome.pointer["position"]
     assert (world.ranks, STOOD_AT) == (report.world_size, report.details["resumed_at_step"])
     assert [1, 2, 3, 4] == [epoch["epoch"] for epoch in report.epochs]
@@ -139,7 +139,7 @@ def assert_ended_as_planned(seen: Seen, world: World, *, lanes: int, steps: int)
 def test_with_the_same_global_batch_and_lanes_the_steps_are_those_of_a_run_that_was_never_stopped(
     version: ClosedVersion, undisturbed: Seen, stopped_two: Path, tmp_path: Path, *, fewer: bool
 ) -> None:
-    """The same records in each step, the same metrics, and weights that only rounding parts."""
+    """Each step has the same records and metrics; the weights differ only by rounding."""
     if fewer:
         world, output = ONE, shutil.copytree(stopped_two, tmp_path / "one")
         seen = ended(version, output, world)
@@ -160,7 +160,7 @@ def test_with_the_same_global_batch_and_lanes_the_steps_are_those_of_a_run_that_
 def test_with_half_the_global_batch_the_epoch_goes_on_after_the_same_part_of_it(
     version: ClosedVersion, stopped_two: Path, tmp_path: Path
 ) -> None:
-    """One of two ranks is left, with its batch: two steps of twelve are four of six; later epochs are whole."""
+    """One of two ranks remains with its batch: two steps of twelve become four of six; later epochs are complete."""
     world = World(ranks=1, batch=6)
     seen = ended(version, shutil.copytree(stopped_two, tmp_path / "one"), world)
     assert_ended_as_planned(seen, world, lanes=1, steps=STOOD_AT + 4 + 2 * 8)
@@ -171,7 +171,7 @@ def test_with_half_the_global_batch_the_epoch_goes_on_after_the_same_part_of_it(
 def test_with_lanes_that_cannot_be_kept_the_epoch_goes_on_after_the_same_part_of_it(
     version: ClosedVersion, undisturbed: Seen, tmp_path: Path
 ) -> None:
-    """Two ranks cannot share the one lane that one rank had: the same batch, but another order, that of two lanes."""
+    """Two ranks cannot share the one lane of one rank: the batch is the same, but in the order of two lanes."""
     output = stopped(version, tmp_path, ONE)
     seen = ended(version, output, TWO)
     assert_ended_as_planned(seen, TWO, lanes=2, steps=EPOCHS * STEPS_OF_EPOCH)

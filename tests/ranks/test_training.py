@@ -1,4 +1,4 @@
-"""A whole training, looked at from all sides: two ranks, real MPI, real data, every kind of report switched on."""
+"""A complete training in every respect: two ranks, real MPI, real data, and all reports switched on."""
 
 from __future__ import annotations
 
@@ -39,24 +39,24 @@ def training(digits: ClosedVersion, tmp_path_factory: pytest.TempPathFactory) ->
 
 @pytest.fixture
 def outcome(training: Observed) -> Outcome:
-    """What that training left."""
+    """The outcome of that training."""
     return training.outcome
 
 
 def test_two_ranks_learn_digits(outcome: Outcome) -> None:
-    """Ten epochs are enough for 0.97 of the validation split."""
+    """Ten epochs reach a validation accuracy of 0.97."""
     assert outcome.report.metrics["val_accuracy"] >= 0.97
 
 
 def test_every_gradient_goes_through_horovod(training: Observed) -> None:
-    """On each rank the step gives Horovod one tensor of each trained variable's shape; the report says so."""
+    """On each rank the step passes Horovod one tensor of each trained variable's shape; the report confirms it."""
     assert "horovod" == training.outcome.report.details["exchange"]
     for notes in training.notes:
         assert sorted(notes["trained"]) == sorted(notes["averaged"])
 
 
 def test_every_rank_has_the_same_weights_after_every_epoch(training: Observed) -> None:
-    """To the bit."""
+    """The weights are identical to the bit."""
     root, other = training.weights
     assert [str(epoch) for epoch in range(1, EPOCHS + 1)] == list(root) == list(other)
     for epoch, weights in root.items():
@@ -64,7 +64,7 @@ def test_every_rank_has_the_same_weights_after_every_epoch(training: Observed) -
 
 
 def test_the_report_states_what_was_trained_and_how(outcome: Outcome, digits: ClosedVersion) -> None:
-    """Fingerprint, world size and plan are the training's own."""
+    """Fingerprint, world size and plan are those of the training."""
     report = outcome.report
     manifest = Manifest.from_json(digits.manifest.read_bytes())
     assert (manifest.fingerprint, 2, 1) == (report.fingerprint, report.world_size, report.num_nodes)
@@ -73,7 +73,7 @@ def test_the_report_states_what_was_trained_and_how(outcome: Outcome, digits: Cl
 
 
 def test_the_results_of_each_validation_example_make_up_the_metrics(outcome: Outcome, digits: ClosedVersion) -> None:
-    """Each record of the manifest once, whichever rank evaluated it; the averages are the report's."""
+    """The results have each record of the manifest once, whichever rank evaluated it; averages equal the report's."""
     table = pq.read_table(outcome.output / "report" / EXAMPLES_NAME)
     split = Manifest.from_json(digits.manifest.read_bytes()).split("validation")
     records = [(shard.name, record) for shard in split for record in range(shard.num_records)]
@@ -84,7 +84,7 @@ def test_the_results_of_each_validation_example_make_up_the_metrics(outcome: Out
 
 
 def test_the_report_has_times_and_what_communication_costs(outcome: Outcome) -> None:
-    """Percentiles in order, shares between 0 and 1, throughput above 0."""
+    """Percentiles rise, shares are between 0 and 1, and throughput is above 0."""
     times, costs = outcome.report.details["step_times"], outcome.report.details["communication"]
     assert 0 < times["p50_ms"] <= times["p90_ms"] <= times["p99_ms"]
     assert EPOCHS * STEPS_OF_EPOCH - 10 == times["timed_steps"]
@@ -95,7 +95,7 @@ def test_the_report_has_times_and_what_communication_costs(outcome: Outcome) -> 
 
 
 def test_the_report_names_versions_hardware_seed_and_options(outcome: Outcome) -> None:
-    """Everything that is needed to get the same numbers again."""
+    """They are everything that is needed to reproduce the numbers."""
     report = outcome.report
     assert {"python", "keras", "horovod", "numpy", "openmpi"} <= set(report.versions)
     assert report.details["hardware"]["cores"] > 0
@@ -103,7 +103,7 @@ def test_the_report_names_versions_hardware_seed_and_options(outcome: Outcome) -
 
 
 def test_the_exported_epochs_metrics_are_the_reports(outcome: Outcome) -> None:
-    """The best epoch by validation loss."""
+    """The best epoch is chosen by validation loss."""
     report = outcome.report
     best = min(report.epochs, key=lambda record: record["val_loss"])
     assert (best["epoch"], best["val_loss"]) == (report.details["exported_epoch"], report.metrics["val_loss"])
@@ -116,12 +116,12 @@ def test_the_root_reports_progress_after_every_epoch(outcome: Outcome) -> None:
 
 
 def test_both_exports_are_there(outcome: Outcome) -> None:
-    """Keras' own format and the SavedModel lie side by side."""
+    """The folder has Keras' own format and the SavedModel."""
     assert {"model.keras", "saved_model"} <= {path.name for path in (outcome.output / "model").iterdir()}
 
 
 def test_the_report_states_the_digest_of_each_file_of_the_model(outcome: Outcome) -> None:
-    """Every file counts, the model card included: the check of a passport reports any other file as a difference."""
+    """This includes the model card: the passport's check reports any other file as a difference."""
     folder = outcome.output / "model"
     files = {
         path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
@@ -135,7 +135,7 @@ def test_the_report_states_the_digest_of_each_file_of_the_model(outcome: Outcome
 def test_the_script_of_the_page_on_serving_scores_as_the_training_evaluated(
     outcome: Outcome, digits: ClosedVersion, tmp_path: Path
 ) -> None:
-    """Single requests and files give the reported accuracy; larger images are cut as in training."""
+    """Single requests and files score the reported accuracy; larger images are cropped as in training."""
     found = score(outcome.output / "model", digits.folder, tmp_path)
     assert outcome.report.metrics["val_accuracy"] == pytest.approx(found["accuracy"], abs=1e-6)
     assert found["batch_is_online"]
@@ -145,7 +145,7 @@ def test_the_script_of_the_page_on_serving_scores_as_the_training_evaluated(
 
 
 def test_curves_are_a_picture(outcome: Outcome) -> None:
-    """A PNG that opens, with the first two lines in matplotlib's first two colours."""
+    """The picture is a valid PNG, with its first two lines in matplotlib's first two colours."""
     with Image.open(outcome.output / "report" / "curves.png") as picture:
         assert "PNG" == picture.format
         colours = {colour for _, colour in picture.convert("RGB").getcolors(picture.width * picture.height) or []}
@@ -153,7 +153,7 @@ def test_curves_are_a_picture(outcome: Outcome) -> None:
 
 
 def test_the_model_card_says_what_the_model_was_trained_on(outcome: Outcome) -> None:
-    """Dataset version, fingerprint, metric and ranks."""
+    """The card names dataset version, fingerprint, metric and ranks."""
     card = (outcome.output / "model" / "model_card.md").read_text()
     for words in (
         "digits/v1",
@@ -165,7 +165,7 @@ def test_the_model_card_says_what_the_model_was_trained_on(outcome: Outcome) -> 
 
 
 def test_tensorboard_mlflow_and_timeline_are_written_by_the_root_alone(outcome: Outcome) -> None:
-    """A file of events for each epoch, one MLflow run with a value for each, one timeline that is JSON."""
+    """There are one event file for each epoch, one MLflow run with a value for each, and one timeline in JSON."""
     report = outcome.output / "report"
     events = [path.read_bytes().count(b"epoch/val_accuracy") for path in (report / "tensorboard").iterdir()]
     assert [1] * EPOCHS == events

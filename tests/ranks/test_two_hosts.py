@@ -1,4 +1,4 @@
-"""A training across two hosts, as the local twin makes them: an address for each, and a wire between them."""
+"""A training on two hosts, as the local twin creates them: each has an address, and a wire connects them."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ pytestmark = [pytest.mark.distributed, pytest.mark.slow]
 
 
 def test_two_hosts_train_together(digits: ClosedVersion, tmp_path: Path) -> None:
-    """One rank on each, two nodes in the report, which says where each rank ran; what they learned is good."""
+    """Each host has one rank, the report has two nodes and says where each rank ran, and the model is accurate."""
     if because := why_simulated():
         pytest.skip(because)
     (agent,) = set(agent_variables(tmp_path).values())
-    # Asked for by node: allowed to oversubscribe, mpirun would put both ranks on the first host.
+    # Without this option, mpirun would put both ranks on the first host.
     where = ["--host", f"{address(0)}:1,{address(1)}:1", "--map-by", "ppr:1:node:oversubscribe"]
     entering = ["--prtemca", "plm_ssh_agent", agent]
     arguments = job_arguments(digits, tmp_path / "out", epochs=4, learning_rate=0.002, stall_timeout_s=60.0)

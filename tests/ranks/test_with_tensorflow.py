@@ -1,4 +1,4 @@
-"""The tests that need TensorFlow, in the interpreter that has it."""
+"""Runs the tests that need TensorFlow in the interpreter that has it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WITHIN_S = 840.0
 
 @pytest.mark.parametrize("chosen", ["not slow", pytest.param("slow", marks=pytest.mark.slow)])
 def test_all_that_needs_tensorflow(tmp_path_factory: pytest.TempPathFactory, chosen: str) -> None:
-    """One run of pytest within .venv-training; its output is shown if it fails."""
+    """Pytest runs once in .venv-training; its output is shown if it fails."""
     if not (PROGRAMS / "python").exists():
         pytest.skip(".venv-training is not there: run `make setup`")
     if not list(PROGRAMS.parent.glob("lib/python3*/site-packages/pytest")):

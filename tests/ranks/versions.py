@@ -65,8 +65,8 @@ def write_digits(
     uneven_at: int | None = None,
     label_shift: int = 0,
 ) -> ClosedVersion:
-    """Write scikit-learn's 1,797 digits: 80 % to train on, 20 % to evaluate, PNG of 8 x 8, values 0 to 255."""
-    from sklearn.datasets import load_digits  # only .venv has it, and other tests write versions, too
+    """Write scikit-learn's 1,797 digits: 80 % training, 20 % validation, PNG of 8 x 8 pixels, values 0 to 255."""
+    from sklearn.datasets import load_digits  # only .venv has it, and other tests also write versions
 
     digits = load_digits()
     order = np.random.default_rng(0).permutation(len(digits.target))[:limit]
@@ -86,7 +86,7 @@ def write_digits(
 
 
 def split_evenly(payloads: Sequence[bytes], parts: int) -> list[Sequence[bytes]]:
-    """Cut into parts whose lengths differ by one at most."""
+    """Split a sequence into parts whose lengths differ by at most one."""
     bounds = [part * len(payloads) // parts for part in range(parts + 1)]
     return [payloads[start:stop] for start, stop in pairwise(bounds)]
 
@@ -113,7 +113,7 @@ def _write(folder: Path, split: str, index: int, num_shards: int, payloads: Sequ
 
 
 def job_arguments(version: ClosedVersion, output: Path, **options: object) -> JobArguments:
-    """Return the arguments of a training of this version, its outputs under one folder, without costly extras."""
+    """Return the arguments of a training of this version, with outputs in one folder and without costly extras."""
     where = {
         "manifest": str(version.manifest),
         "data": str(version.folder),

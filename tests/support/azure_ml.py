@@ -1,4 +1,4 @@
-"""The Azure ML emulator for tests, and two clients pointed at it: Microsoft's own and the function app's adapter."""
+"""The Azure ML emulator for tests, with two clients for it: Microsoft's own and the function app's adapter."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class AzureMl:
 
     @property
     def client_environment(self) -> dict[str, str]:
-        """Variables that point an unmodified azure-ai-ml at the emulator."""
+        """Variables that point an unmodified azure-ai-ml client at the emulator."""
         return {
             "AZUREML_DEV_URL_MFE": self.url,
             "REQUESTS_CA_BUNDLE": str(self.state / "ca.pem"),
@@ -60,7 +60,7 @@ class AzureMl:
         }
 
     def http(self) -> httpx.Client:
-        """A plain client that trusts the emulator's certificate and brings no token."""
+        """A plain HTTP client that trusts the emulator's certificate and sends no token."""
         return httpx.Client(
             base_url=self.url, verify=ssl.create_default_context(cafile=self.state / "ca.pem"), timeout=PATIENCE_S
         )
@@ -72,7 +72,7 @@ class AzureMl:
             return str(answer.raise_for_status().json()["access_token"])
 
     def ask(self, method: str, path: str, body: Any = None) -> httpx.Response:
-        """One raw call, with a token."""
+        """Send one raw request with a token."""
         with self.http() as http:
             headers = {"Authorization": f"Bearer {self.token()}"}
             return http.request(method, path, json=body, headers=headers)
@@ -86,12 +86,12 @@ class AzureMl:
         return self.ask("GET", f"{WORKSPACE_ID}/{path}").raise_for_status().json()
 
     def twin(self, method: str, path: str, body: Any = None) -> Any:
-        """Call one of the endpoints that only the emulator has."""
+        """Call one of the endpoints that only the emulator has, not Azure."""
         with self.http() as http:
             return http.request(method, f"/twin/{path}", json=body).raise_for_status().json()
 
     def calls(self, fragment: str = "") -> list[dict[str, Any]]:
-        """Calls so far whose path contains ``fragment``."""
+        """Requests so far whose path contains ``fragment``."""
         return [call for call in self.twin("GET", "calls")["calls"] if fragment in call["path"]]
 
     def status(self, job: str) -> str:
@@ -99,7 +99,7 @@ class AzureMl:
         return str(self.get(f"jobs/{job}")["properties"]["status"])
 
     def details(self, job: str) -> dict[str, Any]:
-        """Run history's view of a job."""
+        """The job as the run history service shows it."""
         found: dict[str, Any] = self.ask("GET", f"/history/v1.0{WORKSPACE_ID}/runs/{job}/details").json()
         return found
 
@@ -151,13 +151,13 @@ PLAIN = ("plain", "CliV2AnonymousEnvironment")  # the second is what the client 
 
 
 WITHOUT_NETWORKS = ("unshare", "-Ur", "sh", "-c", 'echo 0 > /proc/sys/user/max_net_namespaces && exec "$@"', "sh")
-"""What follows finds a machine that allows no network namespace."""
+"""A prefix that makes the command after it see a machine that does not allow network namespaces."""
 
 
 def start_with_cluster(
     directory: Path, azurite: Azurite, *flags: str, within: Sequence[str] = (), **variables: str
 ) -> AzureMl:
-    """An emulator with short delays, a cluster of four nodes, and environments: the tests' Python, the training's."""
+    """Start the emulator with short delays, four nodes, and two environments: the tests' and the training's."""
     environments = [flag for name in PLAIN for flag in ("--python-environment", f"{name}={Path(sys.prefix)}")]
     if (TRAINING_ENVIRONMENT / "bin" / "mpirun").exists():
         environments += ["--python-environment", f"training={TRAINING_ENVIRONMENT}"]
@@ -222,7 +222,7 @@ def cluster_body(max_nodes: int = 4, idle: str = "PT2M") -> dict[str, Any]:
 
 
 def start_with_code(directory: Path, azurite: Azurite, *flags: str) -> AzureMl:
-    """An emulator with a cluster, environments and a code asset ``contract``."""
+    """Start the emulator with a cluster, environments and a code asset named ``contract``."""
     running = start_with_cluster(directory, azurite, *flags)
     with BlobServiceClient.from_connection_string(azurite.connection_string()) as service:
         container = service.create_container(f"code-{uuid.uuid4().hex[:8]}")
@@ -241,7 +241,7 @@ def start_with_code(directory: Path, azurite: Azurite, *flags: str) -> AzureMl:
 
 @contextmanager
 def adapter_client(emulator: AzureMl) -> Iterator[WorkspaceClient]:
-    """A WorkspaceClient pointed at the emulator by the environment, as the twin does it."""
+    """A WorkspaceClient that is configured by environment variables, as in the twin."""
     workspace = Workspace(
         subscription_id=SUBSCRIPTION,
         resource_group=RESOURCE_GROUP,

@@ -1,4 +1,4 @@
-"""`az` and `azd` on PATH that record their calls, and answer what a subscription would."""
+"""Stand-ins for `az` and `azd` on PATH, which record their calls and answer as a subscription would."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if call[:3] == ["az", "acr", "build"]:
 
 
 class AzurePrograms:
-    """A folder with both programs, what they answer, and what they were asked."""
+    """A folder with both programs, their answers and their recorded calls."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -55,22 +55,22 @@ class AzurePrograms:
         return f"{self.folder}{os.pathsep}{os.environ['PATH']}"
 
     def answer(self, **plan: Any) -> None:
-        """Change what is answered: ``answers``, ``after_build`` or ``fails_at``, the number of a call."""
+        """Change the answers: ``answers``, ``after_build``, or ``fails_at``, the number of the call that fails."""
         self.plan |= plan
         (self.folder / "plan.json").write_text(json.dumps(self.plan))
 
     def forget(self) -> None:
-        """Forget all calls."""
+        """Delete the recorded calls."""
         (self.folder / "calls.jsonl").write_text("")
 
     @property
     def calls(self) -> list[list[str]]:
-        """What the programs were asked, in order."""
+        """The calls of both programs, in order."""
         return [json.loads(line) for line in (self.folder / "calls.jsonl").read_text().splitlines()]
 
     @property
     def environment(self) -> dict[str, str]:
-        """Azd's environment."""
+        """The environment of azd."""
         return dict(json.loads((self.folder / "environment.json").read_text()))
 
     @environment.setter

@@ -21,7 +21,7 @@ def start_azurite(folder: Path, accounts: Mapping[str, str] | None = None) -> Az
 
 @contextmanager
 def running_azurite(folder: Path, accounts: Mapping[str, str] | None = None) -> Iterator[Azurite]:
-    """Start Azurite for the time of the block."""
+    """Run Azurite for the duration of the block."""
     running = start_azurite(folder, accounts)
     try:
         yield running

@@ -1,4 +1,4 @@
-"""A browser for tests: Debian's chromium under Playwright, and what each page must keep."""
+"""A browser for tests (Debian's chromium under Playwright) and the checks that each page must pass."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from tests.support.processes import REPOSITORY
 AXE = REPOSITORY / "node_modules" / "axe-core" / "axe.min.js"
 SCREENSHOTS = REPOSITORY / ".landfall" / "screenshots"
 WIDTHS = (375, 768, 1280)
-"""A phone, a tablet, a desk."""
+"""Widths of a phone, a tablet and a desktop window."""
 PATIENCE_MS = 400_000
-"""Longest wait: a training within the demo, on a busy machine."""
+"""Longest wait in ms: a training within the demo on a busy machine."""
 ADDRESS = "http://127.0.0.1:7071"
 
 Answer = Callable[[str], httpx.Response]
-"""Path → page."""
+"""Returns the page at a path."""
 
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
-    """Start chromium, and end it with its event loop; skip where there is none."""
+    """Start chromium and stop it with its event loop; skip the test where chromium is not installed."""
     program = shutil.which("chromium")
     if program is None:
         pytest.skip("needs chromium: apt-get install --no-install-recommends chromium")
     if not AXE.exists():
         pytest.skip("needs axe-core: run `make setup`")
-    # Chromium's own sandbox refuses root, and everything that it opens here is our own.
+    # Chromium's own sandbox does not run as root, and all pages that are opened here are our own.
     options = ["--no-sandbox"] if os.geteuid() == 0 else []
     expect.set_options(timeout=PATIENCE_MS)
     with sync_playwright() as playwright:
@@ -48,7 +48,7 @@ def chromium() -> Iterator[Browser]:
 
 
 class Watched:
-    """A page with everything that the browser complained about."""
+    """A page and the errors that the browser reported for it."""
 
     def __init__(self, context: BrowserContext) -> None:
         self.page: Page = context.new_page()
@@ -62,7 +62,7 @@ class Watched:
             self.complaints.append(message.text)
 
     def check(self) -> None:
-        """Fail where axe finds something, the page is wider than its window, or the browser has complained."""
+        """Fail if axe has findings, if the page is wider than its window, or if the browser reported errors."""
         assert [] == self.complaints
         found = violations(self.page)
         assert not found, "\n".join(found)
@@ -80,7 +80,7 @@ class Watched:
 
 
 def violations(page: Page) -> list[str]:
-    """Return what axe finds, with the elements."""
+    """Return the findings of axe, with the elements."""
     page.evaluate(_axe())
     found: list[dict[str, Any]] = page.evaluate("axe.run().then((result) => result.violations)")
     return [f"{one['id']}: {one['help']}: {[node['html'][:200] for node in one['nodes'][:3]]}" for one in found]
@@ -93,7 +93,7 @@ def _axe() -> str:
 
 @contextmanager
 def served(browser: Browser, answer: Answer, **options: Any) -> Iterator[Watched]:
-    """Open a browser whose requests to ``ADDRESS`` are answered by a function, and all others fail.
+    """Open a browser in which a function answers requests to ``ADDRESS``; all other requests fail.
 
     Where the function raises httpx.ReadError, the connection ends without an answer.
 

@@ -21,18 +21,18 @@ TOPIC_KEY = base64.b64encode(b"a topic key of the tests").decode()
 
 @dataclass(frozen=True, kw_only=True)
 class EventGrid:
-    """An emulator that answers."""
+    """A running emulator."""
 
     process: Process
     url: str
-    """Without a slash at the end."""
+    """The URL, without a slash at the end."""
 
     def get(self, path: str) -> Any:
-        """The JSON at ``path``."""
+        """Return the JSON at ``path``."""
         return self.request("GET", path).json()
 
     def request(self, method: str, path: str, **arguments: Any) -> httpx.Response:
-        """Send a request and return the answer, whatever its status."""
+        """Send a request and return the response, whatever its status."""
         return httpx.request(method, f"{self.url}{path}", timeout=PATIENCE_S, **arguments)
 
     def publish(self, topic: str, *events: Mapping[str, Any]) -> httpx.Response:
@@ -45,7 +45,7 @@ class EventGrid:
         return f"{self.url}/topics/{topic}/api/events"
 
     def wait_for(self, path: str, condition: Callable[[list[Any]], bool], what: str) -> list[Any]:
-        """The list at ``path`` once it fulfils ``condition``."""
+        """Return the list at ``path`` once it fulfils ``condition``."""
 
         def look() -> list[Any] | None:
             seen: list[Any] = self.get(path)
@@ -57,7 +57,7 @@ class EventGrid:
 def start_event_grid(
     folder: Path, config: Mapping[str, Any], settings: Mapping[str, str], port: int = 0
 ) -> EventGrid:
-    """Start the emulator with its state in ``folder``, on any free port for 0, and wait until it listens."""
+    """Start the emulator with its state in ``folder`` (port 0: any free port), and wait until it listens."""
     path = folder / "event_grid.json"
     path.write_text(json.dumps(config), encoding="utf-8")
     process = start_event_grid_process(path, settings, port)
@@ -81,7 +81,7 @@ def storage_settings(azurite: Azurite) -> dict[str, str]:
 
 
 def storage_config(azurite: Azurite, *routes: tuple[str, str]) -> dict[str, Any]:
-    """Return a configuration in which the blobs created in a container go to a queue: (container, queue)."""
+    """Return a configuration that sends the events of containers to queues; pairs are (container, queue)."""
     return {
         "storage": {
             "access_log": str(azurite.access_log),
@@ -103,7 +103,7 @@ def storage_config(azurite: Azurite, *routes: tuple[str, str]) -> dict[str, Any]
 
 
 def queued_events(azurite: Azurite, queue: str) -> list[dict[str, Any]]:
-    """Take all visible events out of ``queue``, oldest first; none before the emulator has created it."""
+    """Take all visible events out of ``queue``, oldest first; an empty list if the queue does not exist yet."""
     with QueueClient.from_connection_string(azurite.connection_string(), queue) as client:
         try:
             messages = list(client.receive_messages(messages_per_page=32, visibility_timeout=3600))

@@ -1,4 +1,4 @@
-"""Hand-made ``tf.train.Example`` bytes: tests write records without TensorFlow, and without our own reader's code."""
+"""Hand-made ``tf.train.Example`` bytes, so that tests depend neither on TensorFlow nor on our own reader."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LENGTH_DELIMITED = 2
 
 
 def example_bytes(features: Mapping[str, Value]) -> bytes:
-    """Serialize an Example; a feature's kind follows from its values (bytes, int or float)."""
+    """Serialize an Example; the type of a feature follows from its values (bytes, int or float)."""
     entries = (_field(1, _field(1, name.encode()) + _field(2, _feature(value))) for name, value in features.items())
     return _field(1, b"".join(entries))
 

@@ -1,4 +1,4 @@
-"""Handlers at the same time, without chance: they take turns at every call of a port, in a chosen order."""
+"""Deterministic concurrency: handlers take turns at every call of a port, in a chosen order."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 PATIENCE_S = 600.0
-"""A turn takes microseconds, but on a busy machine all turns of the others may take minutes."""
+"""A turn takes microseconds, but on a busy machine the other handlers' turns may take minutes."""
 
 
 class Turns:
-    """Runs handlers in threads of which only one goes at any moment."""
+    """Runs handlers in threads, of which only one runs at any moment."""
 
     def __init__(self) -> None:
         self._own = threading.local()
@@ -19,7 +19,7 @@ class Turns:
         self._back = _taken()
 
     def around(self, call: object, make: Callable[[], Any]) -> Any:
-        """Let another handler take its turn before the call is made; where there is none, only make the call."""
+        """Let another handler take its turn before the call is made, if there is another one."""
         del call
         go: threading.Lock | None = getattr(self._own, "go", None)
         if go is not None and len(self._left) > 1:
@@ -28,7 +28,7 @@ class Turns:
         return make()
 
     def run(self, handlers: Sequence[Callable[[], object]], order: Iterable[int]) -> list[BaseException]:
-        """Let handlers go to their ends; ``order`` says who is next, by number. Returns what they raised."""
+        """Run all handlers to their ends; ``order`` yields the number of the next one. Returns what they raised."""
         goes = [_taken() for _ in handlers]
         raised: list[BaseException] = []
         left = self._left = list(range(len(handlers)))
@@ -56,7 +56,7 @@ class Turns:
 
 
 def _taken() -> threading.Lock:
-    """Return a lock that another thread releases; a semaphore of Python's takes three times as long."""
+    """Return a lock that another thread may release; `threading.Semaphore` is three times as slow."""
     lock = threading.Lock()
     lock.acquire()
     return lock

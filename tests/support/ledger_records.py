@@ -1,4 +1,4 @@
-"""Ledger records for tests: complete ones, of which a test states only what matters to it."""
+"""Complete ledger records for tests, which override only the fields that matter to them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DIGITS = DatasetVersion(dataset="digits", version="v1")
 
 
 def shard_record(index: int = 0, **members: Any) -> ShardRecord:
-    """An accepted shard of ``digits/v1``."""
+    """Return an accepted shard of ``digits/v1``."""
     split, num_shards = members.get("split", "train"), members.get("num_shards", 64)
     defaults: dict[str, Any] = {
         "dataset_version": DIGITS,
@@ -40,7 +40,7 @@ def shard_record(index: int = 0, **members: Any) -> ShardRecord:
 
 
 def generation_record(number: int = 1, **members: Any) -> Generation:
-    """A closing of ``digits/v1``."""
+    """Return a closing of ``digits/v1``."""
     defaults: dict[str, Any] = {
         "dataset_version": DIGITS,
         "fingerprint": "f" * 64,
@@ -53,7 +53,7 @@ def generation_record(number: int = 1, **members: Any) -> Generation:
 
 
 def run_record(number: int = 1, **members: Any) -> RunRecord:
-    """The planned first attempt of a run; the higher the number, the later it was created."""
+    """Return the planned first attempt of a run; a higher number means created later."""
     created_at = NOON + timedelta(seconds=number)
     logical_run = f"landfall-digits-v1-{number:012x}"
     defaults: dict[str, Any] = {
@@ -75,7 +75,7 @@ def run_record(number: int = 1, **members: Any) -> RunRecord:
 
 
 def notification_record(number: int = 1, **members: Any) -> NotificationRecord:
-    """A pending notification; the higher the number, the later it was written."""
+    """Return a pending notification; a higher number means written later."""
     subject, recipient = members.get("subject", "run-1"), members.get("recipient", f"webhook:PEOPLE_{number}")
     defaults: dict[str, Any] = {
         "key": f"{subject}:failed:{recipient}",
@@ -89,13 +89,13 @@ def notification_record(number: int = 1, **members: Any) -> NotificationRecord:
 
 
 def history_entry(action: str = "event_suppressed", **members: Any) -> HistoryEntry:
-    """An entry in the history of ``digits/v1``."""
+    """Return an entry in the history of ``digits/v1``."""
     defaults: dict[str, Any] = {"subject": "digits/v1", "at": NOON, "reason": "the blob is gone"}
     return HistoryEntry(action=action, **(defaults | members))
 
 
 def dead_letter_record(payload: str = "{}", **members: Any) -> DeadLetter:
-    """A letter of the queue of uploads that waits for a replay."""
+    """Return a dead letter of the queue of uploads that has not been replayed."""
     source = members.get("source", "shard-uploaded")
     defaults: dict[str, Any] = {
         "dead_letter_id": dead_letter_id(source, payload),

@@ -1,4 +1,4 @@
-"""Long validations in a moment: small chunks, and a stopwatch that a look at moves."""
+"""Fast tests of long validations: small chunks, and a stopwatch that advances with every reading."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from tests.support.world import World
 
 @dataclass
 class Stopwatch:
-    """Every look takes a second, so every chunk does."""
+    """A clock that advances by a second with every reading, so that every chunk takes a second."""
 
     seconds: float = 0.0
 
     def __call__(self) -> float:
-        """Return the seconds, and let one go by."""
+        """Return the seconds, and advance by one."""
         self.seconds += 1
         return self.seconds
 
 
 @dataclass(frozen=True)
 class SmallChunks(MemoryShardSource):
-    """A shard of many chunks; ``on_read`` is called before each with its offset."""
+    """A shard of many chunks; ``on_read`` is called with the offset before each read."""
 
     on_read: Callable[[int], None] = field(default=lambda _: None)
     chunk_bytes: int = 100
@@ -40,7 +40,7 @@ class SmallChunks(MemoryShardSource):
 
 
 class SmallChunkStore(MemoryShardStore):
-    """Remembers where each read began, and calls ``act`` before it."""
+    """Remembers where each read began, and calls ``act`` before each read."""
 
     def __init__(self, source: MemoryShardStore) -> None:
         super().__init__()
@@ -58,7 +58,7 @@ class SmallChunkStore(MemoryShardStore):
 
 
 def long_world(budget_s: float = 12, checkpoint_every_s: float = 5) -> tuple[World, SmallChunkStore]:
-    """A world in which every shard is a long one, and an execution takes some chunks of it."""
+    """Return a world in which every shard is long, and an execution validates only some of its chunks."""
     world = World()
     store = SmallChunkStore(world.shards)
     time_budget = TimeBudget(
@@ -69,7 +69,7 @@ def long_world(budget_s: float = 12, checkpoint_every_s: float = 5) -> tuple[Wor
 
 
 def serve_uploads(world: World) -> int:
-    """Handle everything in the two queues of uploads; return how many messages there were."""
+    """Handle everything in the two queues of uploads; return the number of messages."""
     num_messages = 0
     world.uploads.reappear()
     while waiting := world.uploads.messages or world.bulk.messages:

@@ -1,4 +1,4 @@
-"""Run as a program: follow one upload with the real adapters, in small slices, each begun on a line of input.
+"""A program that validates one upload with the real adapters, in small slices; each line of input starts a slice.
 
     python -m tests.support.long_validation_process PATH < a line for each slice
 
@@ -29,7 +29,7 @@ NUM_CHUNKS = 8
 
 @dataclass
 class ReportingSource:
-    """Implements ShardSource: says where every read begins."""
+    """Implements ShardSource: reports the offset of every read."""
 
     source: ShardSource
     chunk_bytes: int = CHUNK_BYTES
@@ -52,7 +52,7 @@ class ReportingSource:
 
 @dataclass
 class ReportingShards:
-    """Implements ShardStore over the real one."""
+    """Implements ShardStore: opens shards of the real one as ReportingSource."""
 
     store: ShardStore
 
@@ -71,7 +71,7 @@ class ReportingShards:
 
 @dataclass
 class WaitingDocuments:
-    """Implements DocumentStore over the real one: after every checkpoint it waits for a word."""
+    """Implements DocumentStore over the real one: waits for a line of input after every checkpoint."""
 
     store: DocumentStore
 
@@ -104,7 +104,7 @@ class WaitingDocuments:
 
 @dataclass
 class Ticks:
-    """A second for every look at the clock: a slice has so many chunks, however quick the machine is."""
+    """A clock that advances a second with every reading: a slice has a fixed number of chunks on any machine."""
 
     _ticks: Iterator[int] = field(default_factory=count)
 
@@ -120,7 +120,7 @@ def say(line: str) -> None:
 
 
 def main() -> None:
-    """Handle the event of one upload."""
+    """Handle the upload event of one shard."""
     services = build_services(os.environ)
     services = replace(
         services,

@@ -1,4 +1,4 @@
-"""An Azure ML workspace in memory, for what `landfall publish` does with one."""
+"""An in-memory Azure ML workspace for the tests of `landfall publish`."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from cli.errors import CliError
 
 
 class MemoryWorkspace:
-    """Keeps what was registered; each method returns whether it had to."""
+    """Stores what is registered; each method returns whether it registered something new."""
 
     def __init__(self, sizes: Mapping[str, str] | None = None) -> None:
-        """Remember the VM sizes of clusters that are there before publishing."""
+        """Set the VM sizes of clusters that exist before publishing."""
         self.sizes = dict(sizes or {})
         self.codes: dict[tuple[str, str], list[str]] = {}
         self.commits: dict[tuple[str, str], str | None] = {}
@@ -25,7 +25,7 @@ class MemoryWorkspace:
         self.clusters: dict[str, WantedCluster] = {}
 
     def ensure_code(self, name: str, version: str, folder: Path, *, commit: str | None) -> bool:
-        """Keep the paths of the folder's files, and the commit."""
+        """Store the paths of the folder's files, and the commit."""
         if (name, version) in self.codes:
             return False
         self.codes[name, version] = sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
@@ -33,7 +33,7 @@ class MemoryWorkspace:
         return True
 
     def ensure_environment(self, name: str, version: str, *, image: str, conda_file: str | None = None) -> bool:
-        """Keep the image; another one is refused."""
+        """Store the image; refuse a different one under the same name."""
         if (name, version) in self.environments:
             if self.environments[name, version] != image:
                 raise CliError(f"environment {name}:{version} has another image than {image}")
@@ -43,19 +43,19 @@ class MemoryWorkspace:
         return True
 
     def ensure_files(self, name: str, version: str, files: Mapping[str, Path]) -> bool:
-        """Keep the names of the files."""
+        """Store the names of the files."""
         is_new = (name, version) not in self.files
         self.files.setdefault((name, version), sorted(files))
         return is_new
 
     def ensure_datastore(self, name: str, *, account: str, container: str) -> bool:
-        """Keep account and container."""
+        """Store the account and the container."""
         is_new = name not in self.datastores
         self.datastores.setdefault(name, (account, container))
         return is_new
 
     def ensure_cluster(self, wanted: WantedCluster) -> PublishedCluster:
-        """Keep the cluster, with the first of its sizes."""
+        """Store the cluster, with the first of its sizes."""
         is_new = wanted.name not in self.clusters and wanted.name not in self.sizes
         self.clusters.setdefault(wanted.name, wanted)
         size = self.sizes.get(wanted.name, wanted.cluster.sizes[0].vm_size)

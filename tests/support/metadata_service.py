@@ -1,4 +1,4 @@
-"""A node's metadata service on loopback, as far as scheduled events go (Azure documentation, Linux VMs)."""
+"""A local stand-in for the scheduled events of Azure's instance metadata service (documentation of Linux VMs)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Self
 
 
 class MetadataService:
-    """Lists what was announced; its answer may be set to anything else."""
+    """Lists the announced events; its response can be replaced by anything."""
 
     def __init__(self) -> None:
         self.answer = json.dumps({"DocumentIncarnation": 1, "Events": []}).encode()
@@ -34,11 +34,11 @@ class MetadataService:
 
     @property
     def url(self) -> str:
-        """Where to ask."""
+        """The URL of the service."""
         return f"http://127.0.0.1:{self._server.server_address[1]}/metadata/scheduledevents?api-version=2020-07-01"
 
     def announce(self, event_id: str, kind: str) -> None:
-        """List one event from now on."""
+        """List this one event from now on."""
         event = {
             "EventId": event_id,
             "EventType": kind,

@@ -1,4 +1,4 @@
-"""Run as a program: hand damaged files to a native library, each stretch into memory of just its size.
+"""A program that passes damaged files to a native library, each stretch in a buffer of exactly its size.
 
     python -m tests.support.native_damage LIBRARY SCRATCH_FILE
 

@@ -1,4 +1,4 @@
-"""Small data in the layout of NIH's ChestX-ray14: table, numbered image folders, the test's list."""
+"""Small data in the layout of NIH's ChestX-ray14: a table, numbered image folders and the list of test images."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ HEADER = [
     "OriginalImagePixelSpacing[x",
     "y]",
 ]
-"""As NIH writes it: two of the names have a comma in them."""
+"""As NIH writes it: two of the names contain a comma."""
 FINDINGS = ("No Finding", "Effusion", "Cardiomegaly", "Cardiomegaly|Effusion")
 IMAGES_PER_PATIENT = (1, 2, 3)
 FOLDERS = 3
 
 
 def write_nih(folder: Path, *, patients: int, coloured: int = 0, confused: float = 0.0, side: int = SIDE) -> Path:
-    """Write it: every fifth patient is in the test, and an effusion is a bright lower half, under noise.
+    """Write the data: every fifth patient is in the test list, and an effusion is a bright lower half with noise.
 
     In the share ``confused`` the image contradicts the table, so that no model can classify them all.
     """

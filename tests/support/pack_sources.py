@@ -38,14 +38,14 @@ def write_images(folder: Path, *, num_images: int = 12, classes: tuple[str, ...]
 
 
 def cifar_batch(seed: int, size: int = 20) -> dict[bytes, Any]:
-    """Return what a batch of CIFAR-10 holds."""
+    """Return the content of a CIFAR-10 batch."""
     generator = np.random.default_rng(seed)
     data = generator.integers(0, 256, (size, 3072), dtype=np.uint8)
     return {b"data": data, b"labels": [int(n) for n in generator.integers(0, 10, size)], b"batch_label": b"batch"}
 
 
 def write_cifar(folder: Path) -> Path:
-    """Write CIFAR-10's python batches, as python 2 pickled them."""
+    """Write CIFAR-10's python batches, pickled as Python 2 did."""
     folder.mkdir()
     for i, name in enumerate([*(f"data_batch_{n}" for n in range(1, 6)), "test_batch"]):
         (folder / name).write_bytes(pickle.dumps(cifar_batch(i), protocol=2))

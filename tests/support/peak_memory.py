@@ -1,4 +1,4 @@
-"""Run as a program: validate one awkward shard and print the peak of this process's resident memory.
+"""A program that validates one difficult shard and prints the peak of its own resident memory.
 
     python -m tests.support.peak_memory CASE
 
@@ -32,7 +32,7 @@ PNG = FeatureSpec(name="image", kind="bytes", encoding="image")
 
 @dataclass(frozen=True)
 class Repeated:
-    """A ShardSource that repeats one block: a shard of any size without holding it."""
+    """A ShardSource that repeats one block: a shard of any size that is never held in memory."""
 
     block: bytes
     times: int
@@ -40,7 +40,7 @@ class Repeated:
 
     @property
     def size_bytes(self) -> int:
-        """Size of all blocks."""
+        """The size of all blocks."""
         return len(self.block) * self.times
 
     def read(self, offset: int, length: int) -> bytes:
@@ -66,17 +66,17 @@ def large_examples() -> ShardSource:
 
 
 def long_records() -> ShardSource:
-    """Records of 30 MB, too long to be held: their CRC is taken in chunks."""
+    """Records of 30 MB, which are too long to hold in memory: their CRC is computed in chunks."""
     return Repeated(frame_record(bytes(30 << 20)), 10)
 
 
 def swelling_examples() -> ShardSource:
-    """Examples with as many tiny values as are accepted."""
+    """Examples with the largest accepted number of tiny values."""
     return Repeated(frame_record(encode_example({"label": [1] * 1_900_000})), 2)
 
 
 def gzip_bomb() -> ShardSource:
-    """300 MiB of sound records from a few hundred kilobytes."""
+    """300 MiB of valid records, compressed to a few hundred kilobytes."""
     stream, record = (
         zlib.compressobj(9, wbits=31),
         frame_record(encode_example({"label": 1, "image": bytes(1 << 20)})),
@@ -86,7 +86,7 @@ def gzip_bomb() -> ShardSource:
 
 
 def large_image() -> ShardSource:
-    """A PNG of the largest size that is decoded."""
+    """A PNG of the largest size that the validator decodes."""
     from PIL import Image
 
     buffer = io.BytesIO()
@@ -95,7 +95,7 @@ def large_image() -> ShardSource:
 
 
 def progressive_jpeg() -> ShardSource:
-    """A progressive JPEG, which is decoded as a whole, of the largest size that is accepted."""
+    """A progressive JPEG, which is decoded as a whole, of the largest accepted size."""
     from PIL import Image
 
     buffer = io.BytesIO()
@@ -104,28 +104,28 @@ def progressive_jpeg() -> ShardSource:
 
 
 def many_faults() -> ShardSource:
-    """Small examples, thousands of which are checked at once, with a fault in every feature."""
+    """Small examples, thousands of which are checked at once, with an error in every feature."""
     return Repeated(frame_record(encode_example({spec.name: 7.5 for spec in SCORES})), 9500)
 
 
 def many_faulty_numbers() -> ShardSource:
-    """Examples of many numbers, checked at once, that are all out of range."""
+    """Examples of many numbers, checked at once, all of which are out of range."""
     return Repeated(frame_record(encode_example({"numbers": [7.5] * 900})), 5000)
 
 
 def file_of_large_examples() -> ShardSource:
-    """A file, which is read ahead in several stretches, of the longest records that fit into a stretch."""
+    """A file that is read ahead in several stretches, with the longest records that fit into a stretch."""
     frame = frame_record(encode_example({"label": 1, "image": bytes(ROOM_BYTES - 100)}))
     return written(frame, 12)
 
 
 def file_of_swelling_examples() -> ShardSource:
-    """A file of examples with as many tiny values as are accepted."""
+    """A file of examples with the largest accepted number of tiny values."""
     return written(frame_record(encode_example({"label": [1] * 1_900_000})), 12)
 
 
 def written(frame: bytes, times: int) -> ShardSource:
-    """Return the file that the command line names; write it and exit where it does not exist."""
+    """Return the file that the command line names; if it does not exist, write it and exit."""
     from shard_validation import LocalFileSource
 
     path = Path(sys.argv[2])
@@ -136,17 +136,17 @@ def written(frame: bytes, times: int) -> ShardSource:
 
 
 def parquet_of_images() -> ShardSource:
-    """Row groups of 140 images of 110 kB, which pyarrow writes into one page of 15 MB each."""
+    """Row groups of 140 images of 110 kB, which pyarrow writes into pages of 15 MB."""
     return parquet_file(num_rows=420, row_group_size=140)
 
 
 def parquet_of_large_pages() -> ShardSource:
-    """What pyarrow and pandas write by default: a dictionary of 112 MB, then pages of as much."""
+    """What pyarrow and pandas write by default: a dictionary of 112 MB, then pages of the same size."""
     return parquet_file(num_rows=2100)
 
 
 def parquet_file(num_rows: int, **options: int) -> ShardSource:
-    """Return the file that the command line names; write it and exit where it does not exist."""
+    """Return the Parquet file that the command line names; if it does not exist, write it and exit."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -179,7 +179,7 @@ CASES: dict[str, tuple[Callable[[], ShardSource], DataRequirements]] = {
 
 
 def peak_bytes(process: str | int = "self") -> int:
-    """Return the peak of a process's resident memory."""
+    """Return the peak resident memory of a process."""
     for line in Path(f"/proc/{process}/status").read_text(encoding="ascii").splitlines():
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) << 10
@@ -190,7 +190,7 @@ def main() -> None:
     """Validate one case; print the peak."""
     make, requirements = CASES[sys.argv[1]]
     source = make()
-    Path("/proc/self/clear_refs").write_text("5")  # reset the peak, which includes the making of the shard (proc(5))
+    Path("/proc/self/clear_refs").write_text("5")  # reset the peak, which includes the writing of the shard (proc(5))
     verdict = validate_shard(source, requirements)
     decoders = sum(peak_bytes(decoder) for decoder in idle_decoders())
     seen = {"peak_bytes": peak_bytes(), "decoder_bytes": decoders, "accepted": verdict.accepted}

@@ -1,4 +1,4 @@
-"""Programs that tests start as they are, to send them signals and look at their exit status and output."""
+"""Processes that tests start, to send them signals and check their exit status and output."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 def child_environment(**settings: str) -> dict[str, str]:
-    """Return an environment for a child: this process's without foreign settings, and `settings` on top."""
+    """Return a child's environment: that of this process without foreign settings, plus `settings`."""
     return clean_environment() | settings
 
 
 def start_process(arguments: Sequence[str], *, log: Path, environment: Mapping[str, str]) -> Process:
-    """Start a command in a session of its own. It dies with the *thread* that starts it: use the main one."""
+    """Start a command in its own session. It dies with the *thread* that starts it, so use the main thread."""
     name = " ".join(Path(word).name for word in arguments[:3])
     return Process(Program(name=name, command=arguments, environment=environment, log=log), guarded=False)
 
@@ -28,7 +28,7 @@ def start_module(module: str, *arguments: str, log: Path, environment: Mapping[s
 
 
 def free_port() -> int:
-    """Return a port that was free a moment ago; prefer port 0 where a server can say which one it took."""
+    """Return a port that was free a moment ago; prefer port 0 where a server can report its port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -36,7 +36,7 @@ def free_port() -> int:
 
 
 def network_of(pid: int | str) -> str | None:
-    """Return the network namespace that a process is in, None once it has ended."""
+    """Return the network namespace of a process, None once it has ended."""
     try:
         return str(Path(f"/proc/{pid}/ns/net").readlink())
     except OSError:
@@ -44,6 +44,6 @@ def network_of(pid: int | str) -> str | None:
 
 
 def networks_in_use() -> set[str]:
-    """Return the network namespaces that processes are in; one without processes is removed by the kernel."""
+    """Return the network namespaces of all processes; the kernel removes one without processes."""
     found = (network_of(process.name) for process in Path("/proc").glob("[0-9]*"))
     return {network for network in found if network is not None}

@@ -1,4 +1,4 @@
-"""Shards for tests, in which the position of every fault is known, and what other tools write beside shards."""
+"""Shards for tests, with errors at known positions, and the files that other tools write beside shards."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from tests.support.example_bytes import example_bytes
 
 NAME = "train-00000-of-00001.tfrecord"
 SMALL_STRETCH_BYTES = 100
-"""So small that a few records are read in many stretches."""
+"""So small that even a few records are read in many stretches."""
 LABEL = FeatureSpec(name="label", kind="int64", minimum=0, maximum=9)
 
 
 @dataclass
 class BytesSource:
-    """A ShardSource over bytes in memory; small chunks make records span them."""
+    """A ShardSource over bytes in memory; with small chunks, records span several of them."""
 
     content: bytes
     name: str = NAME
@@ -36,7 +36,7 @@ class BytesSource:
 
     @property
     def size_bytes(self) -> int:
-        """Length of the content."""
+        """The length of the content."""
         return len(self.content)
 
     def read(self, offset: int, length: int) -> bytes:
@@ -46,10 +46,10 @@ class BytesSource:
 
 @dataclass
 class FileBytesSource(BytesSource):
-    """A FileSource over a file of these bytes: native.py checks its sound records."""
+    """A FileSource over a file with these bytes: native.py checks its valid records."""
 
     def __post_init__(self) -> None:
-        """Write the file, which is deleted with this source."""
+        """Write the file, which is deleted with this object."""
         self._file = TemporaryFile(buffering=0)  # noqa: SIM115 - closed with the source
         weakref.finalize(self, self._file.close)
         self._file.write(self.content)
@@ -63,7 +63,7 @@ class FileBytesSource(BytesSource):
 
 
 def labelled(label: int = 0, **features: bytes | float | Sequence[float]) -> bytes:
-    """Return an example with a label, and further features."""
+    """Return an example with a label and further features."""
     return example_bytes({"label": label, **features})
 
 
@@ -75,7 +75,7 @@ def framed(payloads: Sequence[bytes]) -> bytes:
 def verdict_on(
     content: bytes, *features: FeatureSpec, name: str = NAME, chunk_bytes: int = 1 << 20, **requirements: object
 ) -> ShardVerdict:
-    """Validate bytes against features, from memory and from a file. Raises ValueError where the verdicts differ.
+    """Validate bytes against features, from memory and from a file. Raises ValueError if the verdicts differ.
 
     Those on compressed shards may: how far a bomb is inflated depends on the chunks.
     """
@@ -88,14 +88,14 @@ def verdict_on(
 
 
 def only_reason(verdict: ShardVerdict) -> Reason:
-    """Return the only reason of a rejection. Raises ValueError where there is not exactly one."""
+    """Return the only reason of a rejection. Raises ValueError if there is not exactly one."""
     if verdict.accepted or len(verdict.reasons) != 1:
         raise ValueError(f"expected one reason, got {verdict.reasons}")
     return verdict.reasons[0]
 
 
 def place(verdict: ShardVerdict) -> tuple[ReasonCode, int | None, int | None]:
-    """Return code, record index and byte offset of the only reason of a rejection."""
+    """Return the code, record index and byte offset of the only reason of a rejection."""
     reason = only_reason(verdict)
     return reason.code, reason.record_index, reason.byte_offset
 
@@ -108,7 +108,7 @@ def image_bytes(image_format: str, size: tuple[int, int] = (16, 12), mode: str =
 
 
 def clean_log(folder: Path) -> None:
-    """Write a checkpoint of a Delta table and have its older commits deleted, as if they had been there for long."""
+    """Write a checkpoint of a Delta table and delete its older commits, as if their retention had passed."""
     from deltalake import DeltaTable
 
     DeltaTable(folder).create_checkpoint()
@@ -118,7 +118,7 @@ def clean_log(folder: Path) -> None:
 
 
 def hub_info(totals: Mapping[str, int]) -> Any:
-    """What the library knows of a data set whose splits have so many records."""
+    """Return the `datasets` library's metadata of a dataset whose splits have these numbers of records."""
     from datasets import DatasetInfo
     from datasets.splits import SplitDict, SplitInfo
 
@@ -131,7 +131,7 @@ def hub_info(totals: Mapping[str, int]) -> Any:
 
 
 def write_card(folder: Path, totals: Mapping[str, int]) -> None:
-    """Write the card as push_to_hub does, of shards below data/."""
+    """Write the dataset card of shards in data/, as push_to_hub does."""
     from datasets.info import DatasetCard, DatasetCardData, DatasetInfosDict
     from datasets.utils.metadata import MetadataConfigs
 
@@ -143,5 +143,5 @@ def write_card(folder: Path, totals: Mapping[str, int]) -> None:
 
 
 def write_infos(folder: Path, totals: Mapping[str, int]) -> None:
-    """Write the file that older versions of the library wrote instead of the card."""
+    """Write the metadata file that older versions of the library wrote instead of the card."""
     (folder / INFOS_FILE).write_text(json.dumps({"default": asdict(hub_info(totals))}), encoding="utf-8")

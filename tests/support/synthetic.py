@@ -1,4 +1,4 @@
-"""A pipeline of synthetic data, for tests of runs without data."""
+"""A pipeline of synthetic data, for tests of runs without a dataset."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from function_app.config.pipelines import Pipeline
 from tests.support.world import World, read_pipeline
 
 SYNTHETIC = "speed"
-"""Name of the pipeline and its dataset."""
+"""The name of the pipeline and of its dataset."""
 PIPELINE = f"""
 pipeline: {SYNTHETIC}
 dataset: {SYNTHETIC}
@@ -27,18 +27,18 @@ notify:
 
 
 def synthetic_pipeline() -> Pipeline:
-    """Return it as it is read from its file."""
+    """Return the pipeline, as read from its file."""
     return read_pipeline(PIPELINE, f"{SYNTHETIC}.yaml")
 
 
 def add_synthetic_pipeline(world: World) -> None:
-    """Deploy it beside the others."""
+    """Deploy the pipeline in addition to the others."""
     pipelines = {**world.services.pipelines, SYNTHETIC: synthetic_pipeline()}
     world.services = replace(world.services, pipelines=pipelines)
 
 
 def synthetic_world() -> World:
-    """Return a world in which it is deployed."""
+    """Return a world in which the pipeline is deployed."""
     world = World()
     add_synthetic_pipeline(world)
     return world

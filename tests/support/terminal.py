@@ -1,4 +1,4 @@
-"""The command line as a person uses it: in this process, or on a pseudo-terminal of its own."""
+"""The command line as a user runs it: in this process, or in a pseudo-terminal."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r")
 
 @dataclass
 class Terminal:
-    """A process and the other end of its terminal."""
+    """A process and its pseudo-terminal."""
 
     process: subprocess.Popen[bytes]
     controller: int
     shown: str = ""
-    """All that it has shown so far, without colours and movements of the cursor."""
+    """Everything that it has shown so far, without colours and cursor movements."""
 
     def wait_for(self, text: str) -> None:
-        """Read until a text is shown. Raises EOFError where the process ends first."""
+        """Read until a text is shown. Raises EOFError if the process ends first."""
         while text not in self.shown:
             if not self._read():
                 raise EOFError(f"{text!r} should have been shown, was not: {self.shown!r}")
@@ -57,7 +57,7 @@ class Terminal:
     def _read(self) -> bool:
         try:
             content = os.read(self.controller, 1 << 16)
-        except OSError:  # Linux, once the other end is closed
+        except OSError:  # raised by Linux once the other end is closed
             content = b""
         self.shown += _ESCAPES.sub("", content.decode(errors="replace"))
         return bool(content)
@@ -65,7 +65,7 @@ class Terminal:
 
 @contextlib.contextmanager
 def landfall_on_terminal(arguments: Sequence[object], *, stdout: Path | None = None) -> Iterator[Terminal]:
-    """Run a command line on a terminal, its standard output perhaps in a file."""
+    """Run a command line in a terminal, with standard output in a file if one is passed."""
     controller, terminal = pty.openpty()
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 50, _COLUMNS, 0, 0))
     with contextlib.ExitStack() as stack:
@@ -90,7 +90,7 @@ def landfall_on_terminal(arguments: Sequence[object], *, stdout: Path | None = N
 
 
 def _take_terminal() -> None:
-    """Make standard input the terminal that controls this process: Ctrl-C then comes from it and has an effect.
+    """Make standard input the controlling terminal of this process, so that Ctrl-C comes from it and has an effect.
 
     A shell makes background processes, perhaps these tests, ignore Ctrl-C, and their children inherit that.
     """
@@ -100,7 +100,7 @@ def _take_terminal() -> None:
 
 
 def landfall(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int | str | None, str, str]:
-    """Run a command line; return exit status, output and error output."""
+    """Run a command line; return its exit status, output and error output."""
     capsys.readouterr()
     with pytest.raises(SystemExit) as ended:
         main([str(argument) for argument in arguments])

@@ -1,4 +1,4 @@
-"""Calls that begin at the same moment, to find out who wins."""
+"""Calls that start at the same moment, to test races."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 def at_once(calls: Sequence[Callable[[], T]]) -> list[T]:
-    """Run every call in a thread of its own, all from one barrier; return what they returned, in their order."""
+    """Run every call in its own thread, all released by one barrier; return their results in order."""
     barrier = threading.Barrier(len(calls))
 
     def meet_and(call: Callable[[], T]) -> T:

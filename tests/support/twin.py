@@ -1,4 +1,4 @@
-"""A twin for tests: short delays, free ports, stand-ins for trainings, and what tests ask of it."""
+"""A twin for tests: short delays, free ports, stand-ins for trainings, and the queries that tests need."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.support.processes import REPOSITORY, free_port
 PIPELINES = REPOSITORY / "tests" / "twin" / "pipelines"
 SETTLED = ("registered", "not_registered", "failed", "canceled", "lost")
 NEW_YEARS_EVE = "0 59 23 31 12 *"
-"""When the sweep comes by itself: tests fire it, and look at what is there before."""
+"""Schedule of the timer, far in the future: tests trigger the sweep themselves."""
 WITHIN_S = 240.0
 WORKSPACE_ID = (
     f"/subscriptions/{SUBSCRIPTION}/resourceGroups/{RESOURCE_GROUP}"
@@ -35,7 +35,7 @@ WORKSPACE_ID = (
 
 @dataclass(frozen=True)
 class TwinUnderTest:
-    """A running twin with its windows."""
+    """A running twin and clients of its services."""
 
     twin: Twin
     api: ApiClient
@@ -44,13 +44,13 @@ class TwinUnderTest:
     queues: QueueServiceClient
 
     def upload(self, dataset_version: str, shards: Mapping[str, bytes] | Iterable[tuple[str, bytes]]) -> None:
-        """Write shards of a version, in order."""
+        """Upload shards of a version, in order."""
         container = self.blobs.get_container_client("datasets")
         for name, content in shards.items() if isinstance(shards, Mapping) else shards:
             container.upload_blob(f"{dataset_version}/{name}", content, overwrite=True)
 
     def version(self, dataset_version: str) -> dict[str, Any]:
-        """Return what the API says of a version; nothing while it knows none."""
+        """Return the API's answer about a version; an empty one while it is unknown."""
         try:
             return self.api.dataset_version(*dataset_version.split("/"))
         except ApiError as error:
@@ -96,7 +96,7 @@ class TwinUnderTest:
         return wait_until(ended, what="the requested sweep to end", timeout_s=WITHIN_S, poll_s=0.1)
 
     def await_quiet(self) -> None:
-        """Return when no event, message or function is under way: what has not happened by then never will."""
+        """Return once no event, message or function is in progress: what has not happened by then never will."""
 
         def quiet() -> bool:
             waiting = [self.client.pending_deliveries(), self.queued_messages(), self.client.running_invocations()]
@@ -105,18 +105,18 @@ class TwinUnderTest:
         wait_until(lambda: quiet() and quiet(), what="all deliveries to end", timeout_s=WITHIN_S, poll_s=0.2)
 
     def queued_messages(self) -> int:
-        """Return how many messages are in the app's queues, those being worked on included."""
+        """Return the number of messages in the app's queues, including those that are being handled."""
         return sum(
             self.queues.get_queue_client(name).get_queue_properties().approximate_message_count or 0
             for name in QUEUES
         )
 
     def notifications(self, subject: str) -> list[tuple[str, str]]:
-        """Return (recipient, outcome) of everything that was received about a run or a version."""
+        """Return (recipient, outcome) of every notification received about a run or a version."""
         return [(n["recipient"], n["outcome"]) for n in received(self.client, subject)]
 
     def models(self, run_id: str) -> list[str]:
-        """Return the model versions whose files are a run's output, asked of Azure ML as anybody with a token can."""
+        """Return the model versions whose files are a run's output, as Azure ML lists them."""
         places = self.twin.places
         verify = ssl.create_default_context(cafile=places.ca_file)
         with httpx.Client(base_url=places.azure_ml_url, verify=verify, trust_env=False, timeout=PATIENCE_S) as http:
@@ -145,7 +145,7 @@ def options(base: Path, *, pipelines: Path = PIPELINES) -> TwinOptions:
 
 
 def require_twin_parts() -> None:
-    """Skip a test where `make setup` has not been run."""
+    """Skip the test if `make setup` has not been run."""
     defaults = TwinOptions()
     for needed in (defaults.azurite, defaults.training_python):
         if not needed.exists():
@@ -154,7 +154,7 @@ def require_twin_parts() -> None:
 
 @contextmanager
 def twin_under_test(twin_options: TwinOptions) -> Iterator[TwinUnderTest]:
-    """Start a twin and open every window; skip where the training's environment or Azurite is absent."""
+    """Start a twin and its clients; skip the test where the training environment or Azurite is not installed."""
     require_twin_parts()
     with running_twin(twin_options) as twin:
         places = twin.places

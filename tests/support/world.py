@@ -1,4 +1,4 @@
-"""The steps' world, made of the shipped doubles: a pipeline, a store, a ledger, and a clock that tests move."""
+"""The world of the unit tests, built from the shipped doubles: a pipeline, a store, a ledger and a movable clock."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ WORKSPACE = Workspace(
 
 
 def clusters(**sizes: Any) -> Clusters:
-    """The clusters of the tests; ``sizes`` replaces those of landfall-gpu by one with these members."""
+    """Return the clusters of the tests; ``sizes`` replaces the sizes of landfall-gpu by one with these members."""
     text = CLUSTERS
     if sizes:
         text = f"landfall-gpu: {{max_nodes: 100, sizes: [{json.dumps(sizes)}]}}"
@@ -120,7 +120,7 @@ def _parsed_clusters(text: str) -> Clusters:
 
 
 def read_pipeline(text: str, name: str = "digits.yaml", on: Clusters | None = None) -> Pipeline:
-    """A pipeline in a text, on the clusters of the tests."""
+    """Read a pipeline from a text, on the clusters of the tests."""
     return _parsed(text, name).on(on or clusters())
 
 
@@ -136,12 +136,12 @@ def own_script(text: str) -> str:
 
 
 def pipeline(on: Clusters | None = None, **changes: Any) -> Pipeline:
-    """The pipeline of the tests, with members of its top level exchanged."""
+    """Return the pipeline of the tests, with members of its top level replaced."""
     return _parsed(PIPELINE, "digits.yaml").model_copy(update=changes).on(on or clusters())
 
 
 def shard_content(*labels: int) -> bytes:
-    """A TFRecord shard with one label for each record, and a small image."""
+    """Return a TFRecord shard with a small image and a label for each record."""
     image = [0.0, 0.25, 0.5, 1.0]
     return b"".join(frame_record(encode_example({"label": [label], "image": image})) for label in labels)
 
@@ -152,7 +152,7 @@ LINKS = Links(pages="https://landfall.example", workspace_id="/subscriptions/s/w
 
 @functools.cache
 def validator_of(event_type: str) -> Draft202012Validator:
-    """The validator of a type of event, made strict: a member that its schema does not describe is one too many."""
+    """Return the strict validator of an event type: it rejects members that the schema does not describe."""
     schema: dict[str, Any] = json.loads((EVENTS / f"{event_type.removeprefix('landfall.')}.json").read_text("utf-8"))
     schema["additionalProperties"] = schema["properties"]["data"]["additionalProperties"] = False
     Draft202012Validator.check_schema(schema)
@@ -160,23 +160,23 @@ def validator_of(event_type: str) -> Draft202012Validator:
 
 
 def check_event(event: dict[str, Any]) -> None:
-    """Fail where an event is not as its schema says."""
+    """Fail if an event does not match its schema."""
     problems = [f"{error.json_path}: {error.message}" for error in validator_of(event["type"]).iter_errors(event)]
     assert [] == problems, f"{event['type']} is not as docs/events says"
 
 
 @dataclass
 class CheckedNotifier(MemoryNotifier):
-    """A recipient in memory that takes only events as their schemas describe them."""
+    """An in-memory recipient that checks every event against its schema."""
 
     def send(self, notification: NotificationRecord) -> None:
-        """Check it, and keep it."""
+        """Check the event and store it."""
         check_event(json.loads(json.dumps(event_members(notification, LINKS))))
         super().send(notification)
 
 
 class MovableClock:
-    """A clock that stands still until it is moved, but for a microsecond at every look."""
+    """A clock that advances only when it is moved, apart from a microsecond at every reading."""
 
     def __init__(self) -> None:
         self.now = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -186,13 +186,13 @@ class MovableClock:
         return self.now
 
     def move(self, **duration: float) -> None:
-        """Let time pass."""
+        """Advance the clock."""
         self.now += timedelta(**duration)
 
 
 @dataclass(kw_only=True)
 class World:
-    """Everything the steps talk to, and what the outside does to it."""
+    """Everything that the steps call, and methods that simulate the outside."""
 
     clock: MovableClock = field(default_factory=MovableClock)
     ledger: MemoryLedger = field(default_factory=MemoryLedger)
@@ -207,7 +207,7 @@ class World:
     people: MemoryNotifier = field(default_factory=CheckedNotifier)
     undelivered: MemoryDeadLetterSource = field(default_factory=MemoryDeadLetterSource)
     uploads: MemoryRequestQueue = field(default_factory=MemoryRequestQueue)
-    """The queue of uploads, for what is sent to it again."""
+    """The queue of uploads, for messages that are sent back to it."""
     bulk: MemoryRequestQueue = field(default_factory=MemoryRequestQueue)
     """The queue of datasets that upload many shards at once."""
     run_events: MemoryRequestQueue = field(default_factory=MemoryRequestQueue)
@@ -246,7 +246,7 @@ class World:
         self.services = replace(self.services, pipelines={"digits": pipeline(on, **changes)})
 
     def change_machines(self, **size: Any) -> None:
-        """Deploy the pipelines on a cluster of another size, with these members."""
+        """Deploy the pipelines with a cluster of another size with these members."""
         moved = {name: one.on(clusters(**size)) for name, one in self.services.pipelines.items()}
         self.services = replace(self.services, pipelines=moved)
 
@@ -261,38 +261,38 @@ class World:
             outage_recipients={dataset: pipeline().notify},
         )
 
-    def mend_pipeline(self) -> None:
+    def correct_pipeline(self) -> None:
         """Deploy the pipeline as it was before it was broken."""
         pipelines = {"digits": pipeline(), **self.services.pipelines}
         self.services = replace(self.services, pipelines=pipelines, out_of_service={})
 
     def add_pipelines(self, *datasets: str, **changes: Any) -> None:
-        """Deploy more pipelines, each like that of the digits, for a dataset of its own."""
+        """Deploy more pipelines, each like that of `digits`, for a dataset of its own."""
         more = {name: pipeline(pipeline=name, dataset=name, **changes) for name in datasets}
         self.services = replace(self.services, pipelines={**self.services.pipelines, **more})
 
     def put(self, name: str, content: bytes | None = None, version: str = "v1", dataset: str = "digits") -> str:
-        """Upload a shard (by default a good one of its own content); return its path. No event is delivered yet."""
+        """Upload a shard (by default a valid one with its own content); return its path. No event is delivered."""
         path = f"{dataset}/{version}/{name}"
         self.shards.put(path, shard_content(len(name) % 10, *_digits(name)) if content is None else content)
         return path
 
     def remove(self, path: str) -> None:
-        """Delete a blob, if it is there. No event is delivered."""
+        """Delete a blob, if it exists. No event is delivered."""
         self.shards.blobs.pop(path, None)
 
     def overwrite_manifests(self, content: bytes) -> None:
-        """Damage what was written once."""
+        """Overwrite the manifests with damaged content."""
         for path in self.documents.documents:
             if path.startswith("manifests/"):
                 self.documents.documents[path] = content
 
     def forget_runs(self) -> None:
-        """Lose the rows of all runs."""
+        """Delete the rows of all runs."""
         self.ledger.run_rows.clear()
 
     def give_up(self, payload: str) -> None:
-        """Have the host give up a message of the queue of uploads."""
+        """Move a message of the queue of uploads to the poison queue, as the host does."""
         letter = Undelivered(
             source=SHARD_UPLOADED,
             payload=payload,
@@ -305,7 +305,7 @@ class World:
         self.undelivered.lying.append(letter)
 
     def leave_upload(self, message: str) -> None:
-        """Leave a message in the queue of uploads, as Event Grid does."""
+        """Put a message into the queue of uploads, as Event Grid does."""
         self.uploads.send_text(message)
 
     def clear_uploads(self) -> None:
@@ -318,12 +318,12 @@ class World:
         handle_upload(Upload(**{"event_id": "e", **event, **members}), self.services)
 
     def upload_shards(self, *names: str, version: str = "v1", dataset: str = "digits") -> None:
-        """Upload good shards and deliver their events."""
+        """Upload valid shards and deliver their events."""
         for name in names:
             self.deliver(self.put(name, version=version, dataset=dataset))
 
     def serve_requests(self) -> None:
-        """Handle everything that is in the queues."""
+        """Handle everything in the queues."""
         while self.uploads.messages:
             for upload in read_uploads(self.uploads.messages.pop(0)):
                 handle_upload(upload, self.services)
@@ -332,13 +332,13 @@ class World:
             handle_request(TrainingRequest.from_json(self.requests.messages.pop(0)), self.services)
 
     def upload_version(self) -> RunRecord:
-        """Upload a whole version and have it submitted; return its run."""
+        """Upload a complete version and have it submitted; return its run."""
         self.upload_shards(*ALL_SHARDS)
         self.serve_requests()
         return self.only_run()
 
     def only_run(self) -> RunRecord:
-        """Return the one run there is."""
+        """Return the only run."""
         (run,) = self.ledger.runs()
         return run
 
@@ -355,29 +355,29 @@ class World:
         return self.ledger.runs(dataset=dataset)[0]
 
     def stands(self, run: RunRecord) -> RunRecord:
-        """Return a run as it stands now."""
+        """Return the current record of a run."""
         return self.ledger.run_rows[run.run_id]
 
     def finish(self, run: RunRecord, status: str = "Completed") -> RunRecord:
-        """Let a job end, look at it, serve the queue; return the run."""
+        """End a job, reconcile its run and serve the queue; return the run."""
         self.end_job(run, status)
         self.follow(run)
         self.serve_requests()
         return self.stands(run)
 
     def follow(self, run: RunRecord) -> RunRecord:
-        """Look at a run's job; return the run."""
+        """Reconcile a run with its job; return the run."""
         return follow_run(self.stands(run), self.services)
 
     def end_job(self, run: RunRecord, status: str = "Completed", **metrics: float) -> None:
-        """Let the job end, with a report where it completed."""
+        """End the job, with a report if it completed."""
         if status == "Completed":
             machines = {"world_size": run.world_size, "num_nodes": run.num_nodes} if run.sweep_id else {}
             self.write_report(run, metrics or {"val_accuracy": 0.97}, **machines)
         self.jobs.become(run.run_id, status)
 
     def write_report(self, run: RunRecord, metrics: Mapping[str, float], **members: Any) -> None:
-        """Leave a training report where the job would."""
+        """Write a training report as the job would."""
         report = TrainingReport(
             run_id=run.run_id,
             fingerprint=run.fingerprint,
@@ -398,11 +398,11 @@ class World:
         self.run_outputs.write(path, replace(report, **members).to_json().encode())
 
     def leave_model(self, run: RunRecord) -> None:
-        """Leave a model where the job would."""
+        """Write a model as the job would."""
         self.run_outputs.write(f"{model_folder(spec_from_json(run.spec))}/model.keras", b"a model")
 
     def actions(self, subject: str | DatasetVersion) -> list[str]:
-        """Return what was decided about a subject, in order."""
+        """Return the actions in the history of a subject, in order."""
         return [entry.action for entry in self.ledger.history(str(subject))]
 
 
@@ -412,12 +412,12 @@ ALL_SHARDS = (*TRAIN_SHARDS, *VALIDATION_SHARDS)
 
 
 def _digits(name: str) -> list[int]:
-    """Labels that differ from shard to shard."""
+    """Return labels that differ from shard to shard."""
     return [int(character) for character in name if character.isdigit()]
 
 
 def ended_run(status: str = "Completed", **metrics: float) -> tuple[World, RunRecord]:
-    """A world whose run has ended, and the run after a look."""
+    """Return a world whose run has ended, and the reconciled run."""
     world = World()
     run = world.upload_version()
     world.end_job(run, status, **metrics)
@@ -425,7 +425,7 @@ def ended_run(status: str = "Completed", **metrics: float) -> tuple[World, RunRe
 
 
 def unregistered() -> tuple[World, RunRecord]:
-    """A world whose run has completed and was not good enough, with its model's files, and the run."""
+    """Return a world, with a model's files, and its run, which has completed without meeting its requirements."""
     world, run = ended_run(val_accuracy=0.9)
     world.leave_model(run)
     return world, world.stands(run)

@@ -1,4 +1,4 @@
-"""Run in .venv-training: write shards with TensorFlow, and a dataset with tensorflow-datasets where it is installed.
+"""A program for .venv-training that writes shards with TensorFlow, and with tensorflow-datasets where installed.
 
     python -m tests.support.write_with_tensorflow FOLDER
 
@@ -31,7 +31,7 @@ PICTURES = {"train": 60, "test": 7}
 
 
 def main(folder: Path) -> None:
-    """Write both, and print what was read."""
+    """Write both, and print the examples that were read."""
     (folder / "shards").mkdir()
     for name, compression in SHARDS.items():
         options = tf.io.TFRecordOptions(compression_type=compression)
@@ -71,11 +71,11 @@ def _read_by_both() -> list[Any]:
 
 
 def _write_pictures(folder: Path) -> None:
-    """Write a dataset in three shards for each split, without a request to the network."""
+    """Write a dataset in three shards for each split, without network access."""
     import tensorflow_datasets as tfds
 
     class Pictures(tfds.core.GeneratorBasedBuilder):  # type: ignore[misc] # untyped where this is checked
-        """Features of all kinds that tensorflow-datasets has for images, labels, texts and numbers."""
+        """All types of features that tensorflow-datasets has for images, labels, texts and numbers."""
 
         VERSION = tfds.core.Version("1.0.0")
 
@@ -100,7 +100,7 @@ def _write_pictures(folder: Path) -> None:
             for i in range(count):
                 yield f"{i:03d}", _picture(chance, i) | {"box": tfds.features.BBox(0.1, 0.2, 0.5, 1.0)}
 
-    tfds.core.utils.gcs_utils._is_gcs_disabled = True  # there is no public switch
+    tfds.core.utils.gcs_utils._is_gcs_disabled = True  # there is no public option
     builder = Pictures(data_dir=folder)
     builder.download_and_prepare(download_config=tfds.download.DownloadConfig(num_shards=3))
 

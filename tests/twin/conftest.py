@@ -1,4 +1,4 @@
-"""One twin for all tests of a worker: each test has datasets of its own, and undoes the faults that it sets."""
+"""One twin for all tests of a worker: each test uses its own datasets and removes the faults that it set."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.twin.own_pipelines import (
 
 @pytest.fixture(scope="session")
 def twin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwinUnderTest]:
-    """A running twin with stand-ins for trainings, and two pipelines whose scripts are real."""
+    """A running twin with stand-ins for trainings, and two pipelines with real scripts."""
     folder = tmp_path_factory.mktemp("twin")
     pipelines = folder / "pipelines"
     shutil.copytree(PIPELINES, pipelines)
@@ -36,6 +36,6 @@ def twin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwinUnderTest]:
 
 @pytest.fixture
 def no_faults_left(twin: TwinUnderTest) -> Iterator[None]:
-    """Undo what a test does to deliveries."""
+    """Remove the delivery faults that a test set."""
     yield
     twin.client.end_faults()

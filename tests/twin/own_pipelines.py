@@ -1,4 +1,4 @@
-"""Pipelines that are made of `steady`, such as two whose jobs wait for a file; and that of the smoke test."""
+"""Pipelines derived from `steady`, for example two whose jobs wait for a file, and the pipeline of the smoke test."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ SCRIPTS = {
     "keras2": KERAS_2,
     "estimator": (OWN_SCRIPTS / "tf1_estimator.py").read_text(encoding="utf-8"),
 }
-"""Scripts of users by the dataset that they train on; `keras3` is one for Keras 2 on the image's Keras 3."""
+"""Users' scripts by dataset; `keras3` is a script for Keras 2 that runs with the image's Keras 3."""
 VARIABLES = {"keras2": '{TF_USE_LEGACY_KERAS: "1"}'}
-"""What their pipelines set for them."""
+"""The environment variables that their pipelines set."""
 
 
 def write_own_pipelines(folder: Path) -> None:
-    """Write these pipelines and their scripts into a folder that has the pipeline `steady`."""
+    """Write these pipelines and their scripts into a folder that contains the pipeline `steady`."""
     (folder / "settings").mkdir()
     (folder / "settings" / "steps.txt").write_text("60")
     for name, script in SCRIPTS.items():
@@ -53,13 +53,13 @@ def write_own_pipelines(folder: Path) -> None:
 
 
 def _pinned(package: str) -> str:
-    """Return the version of a package that the training's environment has, as a requirement."""
+    """Return a requirement that pins a package to the version in the training environment."""
     pins = (REPOSITORY / "training_job" / "environment" / "constraints.txt").read_text(encoding="utf-8").splitlines()
     return next(f"{pin}\n" for pin in pins if pin.startswith(f"{package}=="))
 
 
 def write_launched_pipelines(folder: Path) -> None:
-    """Write pipelines whose scripts the launchers of TensorFlow, PyTorch and DeepSpeed start; one loses a rank."""
+    """Write pipelines whose scripts the launchers of TensorFlow, PyTorch and DeepSpeed start; in one, a rank dies."""
     own = {
         "workers": ("multi_worker", "tensorflow", "{}"),
         "sockets": ("sockets", "pytorch", "{}"),
@@ -87,7 +87,7 @@ def write_launched_pipelines(folder: Path) -> None:
 
 
 def write_swept_pipeline(folder: Path) -> None:
-    """Write a pipeline whose job reaches what its argument says, fails with one above 1, and never ends with 0.5."""
+    """Write a pipeline whose argument sets the metric: above 1 the job fails, and with 0.5 it never ends."""
     text = (folder / "steady.yaml").read_text(encoding="utf-8").replace("steady", "swept")
     text = text.replace("stand_in.py", 'swept.py\n  arguments: [--accuracy, "0.1"]').replace(
         "num_nodes: 2", "num_nodes: 1"
@@ -104,7 +104,7 @@ def write_swept_pipeline(folder: Path) -> None:
 
 
 def write_late_pipeline(folder: Path) -> None:
-    """Write a pipeline with a file of its own into the folder of a running twin, which has not published it."""
+    """Write a pipeline with a file that is not published yet into the folder of a running twin."""
     text = (folder / "sockets.yaml").read_text(encoding="utf-8").replace("sockets-model", "late-model")
     text = re.sub(r"^((?:pipeline|dataset): )sockets$", r"\1late", text, flags=re.MULTILINE)
     (folder / "late.txt").write_text("1")
@@ -117,7 +117,7 @@ import keras
 def build_model(input_shape, num_outputs):
     return keras.Sequential([keras.layers.Input(input_shape), keras.layers.Dense(num_outputs, use_bias=False)])
 """
-"""A model that with the identity for weights says which of ten numbers is the largest."""
+"""A model that, with the identity matrix as weights, returns the index of the largest of ten numbers."""
 _WEIGHTS = """
 import sys, keras, numpy
 sys.path.insert(0, sys.argv[1])
@@ -129,7 +129,7 @@ model.save(sys.argv[1] + "/identity.keras")
 
 
 def write_pretrained_pipeline(folder: Path, python: Path) -> None:
-    """Write a pipeline for Landfall's training whose model and weights come with it, and which learns nothing itself.
+    """Write a pipeline for Landfall's training that brings its own model and weights, and does not learn.
 
     ``python`` has Keras; it makes the weights.
     """
@@ -148,7 +148,7 @@ def write_pretrained_pipeline(folder: Path, python: Path) -> None:
 
 
 def write_trained_pipeline(folder: Path) -> None:
-    """Write a pipeline on Spark's tables whose training is real."""
+    """Write a pipeline for Spark tables with a real training."""
     text = (folder / "spark.yaml").read_text(encoding="utf-8").replace("spark", "tables")
     text = text.replace("scripts/stand_in.py", "training_job.train").replace("at_least: 0.95", "at_least: 0.5")
     text = text.replace("    label:", "    image: {kind: bytes, encoding: png, shape: [8, 8, 1]}\n    label:")
@@ -160,12 +160,12 @@ def write_trained_pipeline(folder: Path) -> None:
 
 
 def gate(folder: Path, name: str) -> Path:
-    """Return the file for which the jobs of a pipeline wait."""
+    """Return the file that the jobs of a pipeline wait for."""
     return folder / f"{name}.go"
 
 
 def write_busy_pipelines(folder: Path) -> None:
-    """Write a pipeline for each way to treat versions that close while another one is trained."""
+    """Write one pipeline for each value of `when_busy`."""
     text = (folder / "steady.yaml").read_text(encoding="utf-8")
     for name in ("queue", "latest"):
         waits = f'STAND_IN_WAITS_FOR: "{gate(folder, name)}", STAND_IN_VAL_ACCURACY'
@@ -174,7 +174,7 @@ def write_busy_pipelines(folder: Path) -> None:
 
 
 def write_smoke_pipeline(folder: Path) -> None:
-    """Write the pipeline of `landfall smoke` as it ships, and its cluster."""
+    """Write the pipeline of `landfall smoke` and its cluster as they are shipped."""
     (folder / "smoke.yaml").write_text((SHIPPED / "smoke.yaml").read_text(encoding="utf-8"), encoding="utf-8")
     shipped = (SHIPPED / "clusters.yaml").read_text(encoding="utf-8")
     with (folder / "clusters.yaml").open("a", encoding="utf-8") as clusters:

@@ -12,7 +12,7 @@ RECORDS_PER_SHARD = 5
 
 
 def shard(first_label: int = 0) -> bytes:
-    """Return a shard of five records with a label and a small image each."""
+    """Return a shard of five records, each with a label and a small image."""
     labels = [(first_label + i) % 10 for i in range(RECORDS_PER_SHARD)]
     return b"".join(
         frame_record(encode_example({"label": label, "image": [0.0, 0.25, 0.5, 1.0]})) for label in labels
@@ -20,14 +20,14 @@ def shard(first_label: int = 0) -> bytes:
 
 
 def whole_version(records: Callable[[int], bytes] = shard) -> dict[str, bytes]:
-    """Return all shards of a version: name → content; ``records`` makes one that begins with a label."""
+    """Return all shards of a version, by name; ``records`` builds one from its first label."""
     names = [f"train-{i:05d}-of-{NUM_TRAIN:05d}.tfrecord" for i in range(NUM_TRAIN)]
     names += [f"validation-{i:05d}-of-{NUM_VALIDATION:05d}.tfrecord" for i in range(NUM_VALIDATION)]
     return {name: records(i) for i, name in enumerate(names)}
 
 
 def one_hot_shard(first_label: int) -> bytes:
-    """Return a shard of five records with a label, and as image ten numbers of which that of the label is 1."""
+    """Return a shard of five records with a label and ten numbers as image, of which only the label's is 1."""
     labels = [(first_label + i) % 10 for i in range(RECORDS_PER_SHARD)]
     return b"".join(
         frame_record(encode_example({"label": label, "image": [float(label == n) for n in range(10)]}))

@@ -1,4 +1,4 @@
-"""A twin of two releases: the code that is published speaks another job contract than the function app."""
+"""A twin of two releases: the published code uses another job contract than the function app."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ OF_ANOTHER_RELEASE = (
     "import cli.deploy.assets as assets; from shared import asset_version; from cli.main import main; "
     f"assets.asset_version = lambda digest: asset_version(digest, ({LATER},)); main()"
 )
-"""`landfall publish` as a release of a later contract has it."""
+"""`landfall publish` of a release with a later contract."""
 
 
 def test_code_of_another_contract_is_refused_before_it_costs_anything(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """In the words that people read from the API and from `landfall doctor`; no job is submitted."""
+    """The API and `landfall doctor` explain the mismatch; no job is submitted."""
     ours = parts.publishing
 
     def publishing(places: Places, twin_options: TwinOptions) -> Program:

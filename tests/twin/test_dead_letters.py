@@ -19,7 +19,7 @@ pytestmark = pytest.mark.twin
 
 
 def event(path: str) -> dict[str, Any]:
-    """The event of an upload, as Event Grid writes it."""
+    """An upload event in Event Grid's schema."""
     return {
         "id": f"event of {path}",
         "eventType": "Microsoft.Storage.BlobCreated",
@@ -32,7 +32,7 @@ def event(path: str) -> dict[str, Any]:
 
 
 def letter_about(twin: TwinUnderTest, subject: str) -> dict[str, Any]:
-    """Sweep until there is a letter about a subject; return it."""
+    """Sweep until there is a letter about a subject; return the letter."""
 
     def found() -> dict[str, Any] | None:
         twin.sweep()
@@ -43,7 +43,7 @@ def letter_about(twin: TwinUnderTest, subject: str) -> dict[str, Any]:
 
 
 def test_a_requested_sweep_runs_in_a_function_of_its_own(twin: TwinUnderTest) -> None:
-    """The request is answered at once, and the result is there after a while."""
+    """The request returns at once, and the result is available some time later."""
     before = twin.sweep()
     asked = twin.api.post("/api/reconcile")
     ended = twin.sweep()
@@ -52,18 +52,18 @@ def test_a_requested_sweep_runs_in_a_function_of_its_own(twin: TwinUnderTest) ->
 
 
 def accepted(twin: TwinUnderTest, version: str) -> int:
-    """How many shards of the split train are accepted."""
+    """Return the number of accepted shards of the training split."""
     return int(twin.version(version).get("splits", {}).get("train", {}).get("accepted", 0))
 
 
 @pytest.mark.usefixtures("no_faults_left")
 def test_a_poison_message_becomes_a_letter_and_its_replay_is_processed(twin: TwinUnderTest) -> None:
-    """The message is in the poison queue; its replay is processed like any other."""
+    """The message is moved to the poison queue; its replay is handled like any other message."""
     name, content = next(iter(whole_version().items()))
     path = f"steady/poisoned/{name}"
     twin.client.set_faults({"topic": "storage", "drop": True})
     twin.upload("steady/poisoned", {name: content})
-    with contextlib.suppress(ResourceExistsError):  # another message died before
+    with contextlib.suppress(ResourceExistsError):  # a message of another test
         twin.queues.create_queue("shard-uploaded-poison")
     message = base64.b64encode(json.dumps(event(path)).encode()).decode()
     twin.queues.get_queue_client("shard-uploaded-poison").send_message(message)
@@ -75,7 +75,7 @@ def test_a_poison_message_becomes_a_letter_and_its_replay_is_processed(twin: Twi
 
 
 def test_a_message_that_cannot_be_decoded_becomes_a_letter(twin: TwinUnderTest) -> None:
-    """The dev host poisons it at once, as it could never call the function with it."""
+    """The development host moves it to the poison queue at once, because it cannot call the function with it."""
     twin.queues.get_queue_client("shard-uploaded").send_message("{no base64")
     error = "the message is not base64-encoded text, as host.json requires; a replay encodes it"
     assert ("shard-uploaded", "") == (letter_about(twin, error)["source"], letter_about(twin, error)["subject"])
@@ -83,7 +83,7 @@ def test_a_message_that_cannot_be_decoded_becomes_a_letter(twin: TwinUnderTest) 
 
 @pytest.mark.usefixtures("no_faults_left")
 def test_an_event_that_event_grid_gave_up_is_replayed(twin: TwinUnderTest) -> None:
-    """It lies in a blob with the reason beside its members."""
+    """The event is in a blob, with the reason beside its members."""
     name, content = next(iter(whole_version().items()))
     path = f"steady/undelivered/{name}"
     twin.client.set_faults({"topic": "storage", "drop": True})
@@ -100,7 +100,7 @@ def test_an_event_that_event_grid_gave_up_is_replayed(twin: TwinUnderTest) -> No
 
 
 def test_why_explains_a_rejected_shard(twin: TwinUnderTest) -> None:
-    """What came, what was decided and why, and what is awaited now."""
+    """The history states what came, what was recorded and why, and what is awaited now."""
     name, content = next(iter(whole_version().items()))
     twin.upload("steady/asked-why", {name: flip_bit(content, offset=len(content) // 2)})
     wait_until(lambda: twin.rejected("steady/asked-why"), what="the shard to be rejected")

@@ -1,4 +1,4 @@
-"""Events may come twice, late, out of order or never: one run, one model version, one notification per outcome."""
+"""Events may be duplicated, late, reordered or lost: one run, one model version, one notification per outcome."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.twin
 
 
 def outcome(twin: TwinUnderTest, version: str) -> tuple[int, list[str], int, list[tuple[str, str]]]:
-    """Return what came of a version once all is quiet: runs, their states, model versions, notifications."""
+    """Wait until nothing is in progress; return a version's runs, their states, model versions and notifications."""
     run_id = twin.await_settled(version)["run_id"]
     twin.await_quiet()
     runs = twin.runs(version)
@@ -25,7 +25,7 @@ def outcome(twin: TwinUnderTest, version: str) -> tuple[int, list[str], int, lis
 
 
 ONCE = (1, ["registered"], 1, [(TOPIC, "registered"), (WEBHOOK, "registered")])
-"""One run that registered one model version; each recipient notified once."""
+"""One run that registered one model version, with one notification for each recipient."""
 
 
 def job_puts(twin: TwinUnderTest, version: str) -> list[str]:
@@ -37,14 +37,14 @@ def job_puts(twin: TwinUnderTest, version: str) -> list[str]:
 
 
 def test_a_version_leads_to_one_run_with_one_call(twin: TwinUnderTest) -> None:
-    """Undisturbed: one run, one model version, one notification each, and one PUT for the submission."""
+    """Without faults there are one run, one model version, one notification each, and one PUT for the submission."""
     twin.upload("steady/plain", whole_version())
     assert (ONCE, ["PUT"]) == (outcome(twin, "steady/plain"), job_puts(twin, "steady/plain"))
 
 
 @pytest.mark.slow
 def test_the_last_shard_uploaded_three_times_is_one_run(twin: TwinUnderTest) -> None:
-    """The same bytes again change nothing, before the run has ended and after."""
+    """Uploading the same bytes again changes nothing, neither during the run nor after its end."""
     shards = whole_version()
     last = list(shards.items())[-1]
     twin.upload("steady/thrice", [*shards.items(), last])
@@ -55,7 +55,7 @@ def test_the_last_shard_uploaded_three_times_is_one_run(twin: TwinUnderTest) -> 
 
 @pytest.mark.usefixtures("no_faults_left")
 def test_every_event_twice_and_in_reverse_is_one_run(twin: TwinUnderTest) -> None:
-    """Uploads are announced twice and in reverse order; so are the run's changes, after it has ended."""
+    """Upload events are delivered twice and in reverse order; so are the run's events, after it has ended."""
     shards = whole_version()
     twin.client.set_faults({"topic": "storage", "deliveries": 2, "order": "reverse", "hold_until": len(shards)})
     twin.client.set_faults({"topic": "azureml", "deliveries": 2, "order": "reverse"})
@@ -69,7 +69,7 @@ def test_every_event_twice_and_in_reverse_is_one_run(twin: TwinUnderTest) -> Non
 
 @pytest.mark.usefixtures("no_faults_left")
 def test_a_run_whose_events_are_all_lost_is_finished_by_the_timer(twin: TwinUnderTest) -> None:
-    """Nothing happens without events; the sweep then finds the job's end by itself."""
+    """Nothing happens without events, until the sweep finds that the job has ended."""
     twin.client.set_faults({"topic": "azureml", "drop": True})
     twin.upload("steady/dropped", whole_version())
     run_id = wait_until(lambda: ended_run(twin, "steady/dropped"), what="the job to end", timeout_s=WITHIN_S)
@@ -89,7 +89,7 @@ def test_a_run_whose_events_are_all_lost_is_finished_by_the_timer(twin: TwinUnde
 
 @pytest.mark.usefixtures("no_faults_left")
 def test_uploads_whose_events_are_all_lost_are_found_by_the_timer(twin: TwinUnderTest) -> None:
-    """Shards without an event are validated by the sweep, and lead to a run."""
+    """The sweep validates shards without an event, and they lead to a run."""
     twin.client.set_faults({"topic": "storage", "drop": True})
     twin.upload("steady/unannounced", whole_version())
     wait_until(
@@ -102,7 +102,7 @@ def test_uploads_whose_events_are_all_lost_are_found_by_the_timer(twin: TwinUnde
 
 
 def metrics(twin: TwinUnderTest) -> dict[str, list[dict[str, str]]]:
-    """Return the dimensions with which each metric was written so far, by its name."""
+    """Return the dimensions of the values written so far for each metric, by its name."""
     found: dict[str, list[dict[str, str]]] = {}
     for line in (twin.twin.places.traces / METRICS_FILE).read_text(encoding="utf-8").splitlines():
         value = json.loads(line)
@@ -112,13 +112,13 @@ def metrics(twin: TwinUnderTest) -> dict[str, list[dict[str, str]]]:
 
 
 def announced(twin: TwinUnderTest, version: str) -> Sequence[str]:
-    """Return the subjects of the uploads of a version that Event Grid has seen, delivered or not."""
+    """Return the subjects of the upload events of a version that Event Grid has received, delivered or not."""
     subjects = (entry["event"]["subject"] for entry in twin.client.received("storage"))
     return [subject for subject in subjects if f"/{version}/" in subject]
 
 
 def ended_run(twin: TwinUnderTest, version: str) -> str | None:
-    """Return the run's id once Azure ML has published that its job has completed, also where the event is lost."""
+    """Return the run's id once Azure ML has published the end of its job, even if that event is lost."""
     runs = twin.runs(version)
     ended = {
         entry["event"]["data"]["runId"]

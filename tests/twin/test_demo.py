@@ -1,4 +1,4 @@
-"""`landfall demo`, as a newcomer runs it: real digits, TensorFlow, two Horovod ranks."""
+"""`landfall demo` as a new user runs it: real digits, TensorFlow, two Horovod ranks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WITHIN_S = 850.0
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The state of a demo that has run to its end."""
+    """The state of a demo that has completed."""
     require_twin_parts()
     folder = tmp_path_factory.mktemp("demo")
     demo = start_module(
@@ -37,7 +37,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_report_shows_two_ranks_and_a_registered_model(folder: Path) -> None:
-    """Ten shards, two ranks, a registered model that is good enough, one call for the submission."""
+    """Ten shards, two ranks, a registered model that meets its requirements, and one submission call."""
     report = json.loads((folder / "demo.json").read_text())
     assert ({"accepted": 10, "rejected": 0}, 2, 2, "registered", ["PUT"], True) == (
         report["shards"],
@@ -52,7 +52,7 @@ def test_the_report_shows_two_ranks_and_a_registered_model(folder: Path) -> None
 
 
 def test_the_report_says_where_each_rank_ran(folder: Path) -> None:
-    """Two hosts where the machine allows them, otherwise one machine; the ledger's number of nodes in both cases."""
+    """Two hosts where the machine supports them, otherwise one; the ledger records two nodes in both cases."""
     report, log = json.loads((folder / "demo.json").read_text()), (folder / "demo.log").read_text()
     simulated = why_simulated() is not None
     assert (simulated, 2, 1 if simulated else 2) == (
@@ -69,7 +69,7 @@ def test_the_report_says_where_each_rank_ran(folder: Path) -> None:
 
 
 def test_the_trace_is_one_tree_from_the_upload_to_the_notifications(folder: Path) -> None:
-    """Whatever process wrote a span: ten shards, the job, the model and both recipients hang together."""
+    """The tree connects the spans of all processes: ten shards, the job, the model and both recipients."""
     [file] = [path for path in (folder / "twin" / "traces").iterdir() if path.name != METRICS_FILE]
     version = json.loads(file.read_text().splitlines()[0])["attributes"]["landfall.dataset_version"]
     spans = {span.span_id: span for span in read_trace(file.parent, version)}
@@ -90,7 +90,7 @@ def test_the_trace_is_one_tree_from_the_upload_to_the_notifications(folder: Path
 
 
 def test_the_metrics_of_the_demo_are_kept(folder: Path) -> None:
-    """All that a version's way leaves; prices are not stated, and no sweep need have seen the run before its end."""
+    """Every metric of a version is written, except cost, because no prices are stated, and those of sweeps."""
     text = (folder / "twin" / "traces" / METRICS_FILE).read_text(encoding="utf-8")
     found = {
         (value["name"], *value["dimensions"].values()): value["value"] for value in map(json.loads, text.splitlines())
@@ -104,21 +104,21 @@ def test_the_metrics_of_the_demo_are_kept(folder: Path) -> None:
 
 
 def test_gradients_went_through_horovod(folder: Path) -> None:
-    """The training report says so, and so do demo.json and the summary."""
+    """The training report, demo.json and the summary confirm it."""
     report = json.loads((folder / "demo.json").read_text())
     assert ("horovod", "simulated") == (report["gradients_averaged_by"], report["device"])
     assert "gradients        averaged over all ranks by horovod" in (folder / "demo.log").read_text()
 
 
 def test_every_recipient_was_notified_once(folder: Path) -> None:
-    """The topic and the webhook got the outcome, once each."""
+    """The topic and the webhook receive the outcome exactly once."""
     report = json.loads((folder / "demo.json").read_text())
     received = sorted((n["recipient"], n["outcome"]) for n in report["notifications"])
     assert [(TOPIC, "registered"), (WEBHOOK, "registered")] == received
 
 
 def test_the_output_is_readable_in_a_log(folder: Path) -> None:
-    """Each stage is a line, without the control characters that a terminal gets."""
+    """Each stage is one line, without the control characters that a terminal receives."""
     log = (folder / "demo.log").read_text()
     stages = ["10 of 10 accepted", "is complete: 1,797 records", "2 starting", "the job is running", "epoch 1 of"]
     stages += ["validation accuracy", "images/s", "the gate holds", "model registered: digits-cnn", "notified: "]
@@ -126,5 +126,5 @@ def test_the_output_is_readable_in_a_log(folder: Path) -> None:
 
 
 def test_the_same_report_lies_in_the_twins_own_folder(folder: Path) -> None:
-    """Two demos at once each keep their own."""
+    """Two demos that run at once keep separate reports."""
     assert (folder / "demo.json").read_text() == (folder / "twin" / "demo.json").read_text()

@@ -1,4 +1,4 @@
-"""`landfall doctor` on the twin: what is broken is found, and what the twin does not have is said."""
+"""`landfall doctor` on the twin: it finds what is broken, and says what the twin does not have."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ pytestmark = pytest.mark.twin
 
 @pytest.fixture(autouse=True)
 def found_by_the_command_line(twin: TwinUnderTest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The twin of these tests has a folder of its own, where the command line does not look."""
+    """Let the command line find the twin of these tests, which is not in the default folder."""
     base = twin.twin.places.folder.parent
     monkeypatch.setattr("cli.doctor.emulator.running_twin_of_this_clone", lambda: running_twin_of_this_clone(base))
 
 
 def examined(twin: TwinUnderTest, capsys: pytest.CaptureFixture[str]) -> tuple[Any, dict[str, dict[str, Any]]]:
-    """Return the exit code, and the checks by subject."""
+    """Run `landfall doctor`; return the exit status, and the checks by subject."""
     places = twin.twin.places
     status, out, err = landfall(
         capsys, "doctor", "--json", "--url", places.functions_url, "--key", places.secrets.function_key
@@ -34,7 +34,7 @@ def examined(twin: TwinUnderTest, capsys: pytest.CaptureFixture[str]) -> tuple[A
 def test_a_deleted_queue_is_found_with_the_command_that_mends_it(
     twin: TwinUnderTest, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Everything else stays right, and afterwards all is right again: topic and subscriptions, too."""
+    """Only the queue is reported; after the fix, everything is right again, including topic and subscriptions."""
     twin.queues.delete_queue("sweep-requested")
     try:
         status, checks = examined(twin, capsys)
@@ -50,7 +50,7 @@ def test_a_deleted_queue_is_found_with_the_command_that_mends_it(
 
 
 def test_telemetry_that_cannot_be_written_is_found(twin: TwinUnderTest, capsys: pytest.CaptureFixture[str]) -> None:
-    """One item is written and read back; here its folder is a file."""
+    """The app writes one item and reads it back; here the telemetry folder is a file."""
     traces = twin.twin.places.traces
     aside = traces.with_name("traces-aside")
     traces.mkdir(exist_ok=True)

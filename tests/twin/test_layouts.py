@@ -1,4 +1,4 @@
-"""Files laid out as Spark does, from the upload to the registered model."""
+"""Files in Spark's layout, from the upload to the registered model."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from tests.support.twin import WITHIN_S, TwinUnderTest
 pytestmark = pytest.mark.twin
 
 WRITE = UUID(int=7)
-"""Spark gives each write an id of its own, which is in the names of its files."""
+"""Spark gives each write an id, which is part of the file names."""
 TRAINED_WITHIN_S = 500.0
 MARKER = {"_SUCCESS": b""}
 
 
 def part(of_split: str, number: int, columns: Mapping[str, Any]) -> dict[str, bytes]:
-    """A file of a table that was written with ``partitionBy("split")``, whose checksum lies beside it."""
+    """A file of a table written with ``partitionBy("split")``, with its checksum beside it."""
     name = f"part-{number:05d}-{WRITE}.c000.snappy.parquet"
     buffer = io.BytesIO()
     pq.write_table(pa.table(dict(columns)), buffer, compression="snappy")
@@ -48,7 +48,7 @@ def labels(first: int, num: int = 20) -> dict[str, Any]:
 
 
 def test_a_table_of_spark_trains_once_its_marker_is_there(twin: TwinUnderTest) -> None:
-    """Until then status asks for the marker; a late file waits for the next one and changes nothing yet."""
+    """Until then the status names the missing marker; a later file waits for the next marker and changes nothing."""
     table = {**part("train", 0, labels(0)), **part("train", 1, labels(1, 7)), **part("validation", 0, labels(2))}
     twin.upload("spark/v1", table)
     wait_until(lambda: twin.version("spark/v1"), what="a file to be validated", timeout_s=WITHIN_S)
@@ -62,7 +62,7 @@ def test_a_table_of_spark_trains_once_its_marker_is_there(twin: TwinUnderTest) -
 
 
 def test_listed_files_train_once_they_are_as_the_list_states(twin: TwinUnderTest) -> None:
-    """A file that differs is rejected with the line that it contradicts; a file beside the list is no part of it."""
+    """A file that differs is rejected with the line of the list; files that are not listed are ignored."""
     table = {**part("train", 0, labels(5)), **part("train", 1, labels(6, 7)), **part("validation", 0, labels(7))}
     files = {name: content for name, content in table.items() if name.endswith(".parquet")}
     rows = [f"{name},{len(content)},{hashlib.sha256(content).hexdigest()}" for name, content in files.items()]
@@ -92,7 +92,7 @@ def has_rejected(twin: TwinUnderTest, version: str) -> bool:
 
 @pytest.mark.usefixtures("no_faults_left")
 def test_a_table_whose_events_are_all_lost_is_found_by_the_sweep(twin: TwinUnderTest) -> None:
-    """Two files, their checksums and the marker: renamed folders, with which Spark commits, report no files."""
+    """Two files, their checksums and the marker: Spark commits by renaming folders, which sends no events."""
     twin.client.set_faults({"topic": "storage", "drop": True})
     twin.upload("spark/unseen", {**part("train", 0, labels(3)), **part("validation", 0, labels(4)), **MARKER})
     wait_until(
@@ -107,7 +107,7 @@ def test_a_table_whose_events_are_all_lost_is_found_by_the_sweep(twin: TwinUnder
 
 
 def announced(twin: TwinUnderTest, version: str) -> list[str]:
-    """Return the subjects of the uploads of a version that Event Grid has seen, delivered or not."""
+    """Return the subjects of the upload events of a version that Event Grid has received, delivered or not."""
     subjects = (entry["event"]["subject"] for entry in twin.client.received("storage"))
     return [subject for subject in subjects if f"/{version}/" in subject]
 
@@ -116,7 +116,7 @@ def announced(twin: TwinUnderTest, version: str) -> list[str]:
 def test_a_table_of_images_trains_a_model_that_is_used_without_landfall(
     twin: TwinUnderTest, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Real ranks read the files in their folders by the manifest; the passport holds, and so does what it scores.
+    """Real ranks read the files that the manifest lists, in their folders; the passport and the model are correct.
 
     The registered files alone, fetched from storage, give the accuracy that the model was registered with.
     """
@@ -139,7 +139,7 @@ def test_a_table_of_images_trains_a_model_that_is_used_without_landfall(
 
 
 def fetched(twin: TwinUnderTest, run: Mapping[str, Any], folder: Path) -> Path:
-    """Fetch the files of a run's model as `landfall run` says; return their folder."""
+    """Download the files of a run's model as `landfall run` shows; return their folder."""
     path = run["outputs"]["model"].partition("/paths/")[2]
     with BlobServiceClient.from_connection_string(twin.twin.places.host_connection) as host:
         container = host.get_container_client("runs")

@@ -1,4 +1,4 @@
-"""Jobs whose launcher or nodes give less than was paid for: what stops them, and what people read."""
+"""Jobs whose launcher or nodes provide less than requested: how they are stopped, and which notifications follow."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ pytestmark = pytest.mark.twin
 
 
 def text_about(twin: TwinUnderTest, run_id: str) -> str:
-    """What the topic received about a run."""
+    """Return the topic's notification about a run."""
     [content] = [e["event"]["data"] for e in twin.client.received() if e["event"]["subject"] == run_id]
     return str(content["text"])
 
 
 def test_a_script_whose_ranks_are_missing_fails_with_the_counts(twin: TwinUnderTest) -> None:
-    """One rank of two starts: a failed run, no further attempt, no model, and words that say what to do."""
+    """One rank of two starts: the run fails without another attempt or a model, and the message says what to do."""
     twin.client.fail_jobs("one_rank", job="steady-missing")
     twin.upload("steady/missing", whole_version())
     run = await_state(twin, "steady/missing", "failed")
@@ -38,7 +38,7 @@ def test_a_script_whose_ranks_are_missing_fails_with_the_counts(twin: TwinUnderT
 
 
 def test_ranks_that_were_all_on_one_node_train_on_two_the_next_time(twin: TwinUnderTest) -> None:
-    """One fault, one more attempt, as the pipeline asks for, and one model."""
+    """After one fault there is one more attempt, as the pipeline allows, and one model."""
     twin.client.fail_jobs("one_node", job="lonely-crowded")
     twin.upload("lonely/crowded", whole_version())
     run = await_state(twin, "lonely/crowded", "registered")
@@ -49,7 +49,7 @@ def test_ranks_that_were_all_on_one_node_train_on_two_the_next_time(twin: TwinUn
 
 @pytest.mark.slow
 def test_a_training_whose_ranks_see_no_gpu_does_not_train_on_processors(twin: TwinUnderTest) -> None:
-    """The size has GPUs, TensorFlow finds none: the root counts for all ranks."""
+    """The VM size has GPUs but TensorFlow finds none; the root counts them for all ranks."""
     twin.client.fail_jobs("no_gpu", job="scarce-v1")
     twin.upload("scarce/v1", whole_version())
     run = twin.await_settled("scarce/v1")
@@ -59,7 +59,7 @@ def test_a_training_whose_ranks_see_no_gpu_does_not_train_on_processors(twin: Tw
 
 
 def test_a_job_whose_outputs_fail_is_resumed_by_another_attempt(twin: TwinUnderTest) -> None:
-    """One fault: the first attempt ends with the error, which is not its script's; the second one succeeds."""
+    """The first attempt ends with an error of the mount, not of its script; the second one succeeds."""
     twin.client.fail_jobs("no_outputs", job="lonely-unmounted")
     twin.upload("lonely/unmounted", whole_version())
     run = await_state(twin, "lonely/unmounted", "registered")

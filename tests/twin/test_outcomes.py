@@ -1,4 +1,4 @@
-"""How runs end: failures, gates, further attempts, superseded and canceled runs; and what people receive."""
+"""How runs end (failures, gates, further attempts, superseded and canceled runs), and what is notified."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.twin
 
 
 def test_a_training_script_that_exits_with_1_is_a_failed_run(twin: TwinUnderTest) -> None:
-    """The notification holds the end of the log; there is no model."""
+    """The notification contains the end of the log; no model is registered."""
     twin.upload("broken/v1", whole_version())
     run = twin.await_settled("broken/v1")
     twin.await_quiet()
@@ -34,7 +34,7 @@ def test_a_training_script_that_exits_with_1_is_a_failed_run(twin: TwinUnderTest
 
 
 def test_a_gate_that_is_not_met_registers_nothing(twin: TwinUnderTest) -> None:
-    """The run says which metric was required and what was seen; so do the notifications."""
+    """The run and the notifications state the required and the reached metric."""
     twin.upload("weak/v1", whole_version())
     run = twin.await_settled("weak/v1")
     twin.await_quiet()
@@ -47,7 +47,7 @@ def test_a_gate_that_is_not_met_registers_nothing(twin: TwinUnderTest) -> None:
 
 
 def test_a_registered_run_says_what_it_ran_on_and_reached(twin: TwinUnderTest) -> None:
-    """Nodes, ranks, metrics and the model's name and version are on record."""
+    """The record has the nodes, ranks and metrics, and the model's name and version."""
     twin.upload("steady/recorded", whole_version())
     run = twin.await_settled("steady/recorded")
     assert (2, 2, "steady-model", {"val_accuracy": 0.99}, True) == (
@@ -62,7 +62,7 @@ def test_a_registered_run_says_what_it_ran_on_and_reached(twin: TwinUnderTest) -
 def test_the_passport_of_a_registered_model_agrees_until_a_byte_changes(
     twin: TwinUnderTest, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With what was published to Azure ML, and with what storage has; `landfall verify` says what differs."""
+    """The passport matches Azure ML and storage until a byte changes; `landfall verify` then names the difference."""
     twin.upload("steady/passport", whole_version())
     run = twin.await_settled("steady/passport")
     places = twin.twin.places
@@ -86,7 +86,7 @@ def test_the_passport_of_a_registered_model_agrees_until_a_byte_changes(
 
 
 def await_state(twin: TwinUnderTest, dataset_version: str, *states: str) -> dict[str, Any]:
-    """Return a version's newest run once it is in one of some states. The sweep looks, as the timer does."""
+    """Sweep as the timer does until a version's newest run is in one of some states; return the run."""
 
     def arrived() -> dict[str, Any] | None:
         twin.client.fire("reconcile")
@@ -97,7 +97,7 @@ def await_state(twin: TwinUnderTest, dataset_version: str, *states: str) -> dict
 
 
 def test_an_interrupted_training_goes_on_as_the_next_attempt(twin: TwinUnderTest) -> None:
-    """Two jobs, one model, and one notification for each recipient."""
+    """There are two jobs, one model, and one notification for each recipient."""
     twin.upload("hiccup/v1", whole_version())
     last = await_state(twin, "hiccup/v1", "registered")
     twin.await_quiet()
@@ -116,7 +116,7 @@ def test_an_interrupted_training_goes_on_as_the_next_attempt(twin: TwinUnderTest
 
 
 def test_a_change_cancels_the_running_job_and_trains_on_the_new_content(twin: TwinUnderTest) -> None:
-    """The old run ends canceled with its reason; the new one follows by itself; one notification for each."""
+    """The old run is canceled with its reason, the new one starts by itself, and each leads to one notification."""
     shards = whole_version()
     twin.upload("restless/v1", shards)
     first = await_state(twin, "restless/v1", "running")
@@ -134,7 +134,7 @@ def test_a_change_cancels_the_running_job_and_trains_on_the_new_content(twin: Tw
 
 
 def test_a_run_that_a_person_cancels_ends_and_what_waits_for_it_does_not_start(twin: TwinUnderTest) -> None:
-    """One runs, one is queued, and only the latest version counts: after the cancellation neither runs."""
+    """One run trains and one is queued with `latest`; after the cancellation, neither runs."""
     twin.upload("endless/canceled", whole_version())
     going = await_state(twin, "endless/canceled", "running")
     twin.upload("endless/queued", whole_version())

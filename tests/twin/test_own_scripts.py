@@ -1,4 +1,4 @@
-"""Scripts of users' own on the twin: a sound one trains and registers, a bad one is refused unless forced."""
+"""Users' scripts on the twin: a correct one trains and registers, a wrong one is refused unless forced."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ FINDING = f"scripts/careless.py:{LINE}: tape_not_distributed"
 
 @pytest.mark.slow
 def test_a_sound_script_runs_to_a_registered_model(twin: TwinUnderTest) -> None:
-    """Two real ranks, a report that passes the gate, a model."""
+    """Two real ranks write a report that passes the gate, and a model is registered."""
     twin.upload("sound/v1", whole_version())
     run = twin.await_settled("sound/v1")
     assert ("registered", 2, 1) == (run["state"], run["world_size"], len(twin.models(run["run_id"]))), run
 
 
 def test_a_bad_script_is_refused_with_file_line_and_rule(twin: TwinUnderTest) -> None:
-    """The run that the last shard's upload asks for fails, and a request is refused; both name the finding."""
+    """The run after the last upload fails, and a request is refused; both name the finding."""
     assert AVERAGING in SOUND
     twin.upload("careless/v1", whole_version())
     run = twin.await_settled("careless/v1")
@@ -49,7 +49,7 @@ def test_a_bad_script_is_refused_with_file_line_and_rule(twin: TwinUnderTest) ->
 
 @pytest.mark.slow
 def test_a_bad_script_runs_where_it_is_forced(twin: TwinUnderTest) -> None:
-    """Each rank learns its own half of the labels, and the gate refuses the model; the history has the finding."""
+    """Each rank learns only its half of the labels, and the gate refuses the model; the history has the finding."""
     twin.upload("careless/forced", whole_version())
     twin.await_settled("careless/forced")
     forced = twin.api.submit("careless", "forced", {}, force=True)
@@ -61,9 +61,9 @@ def test_a_bad_script_runs_where_it_is_forced(twin: TwinUnderTest) -> None:
 
 @pytest.mark.slow
 def test_a_sweep_over_an_argument_registers_its_best_run_alone(twin: TwinUnderTest) -> None:
-    """One after the other: a good run, one that fails, one that a person cancels, and the best one."""
+    """The runs are sequential: a good one, one that fails, one that a person cancels, and the best one."""
     twin.upload("swept/v1", whole_version())
-    twin.await_settled("swept/v1")  # 0.1 is not enough
+    twin.await_settled("swept/v1")  # 0.1 does not meet the requirement
     asked = {"force": True, "max_node_hours": 2, "grid": {"accuracy": [0.96, 1.5, 0.5, 0.98]}}
     path = f"/api/sweeps/{twin.api.submit_sweep('swept', 'v1', asked)['sweep_id']}"
     canceled = wait_until(
@@ -90,7 +90,7 @@ def test_a_sweep_over_an_argument_registers_its_best_run_alone(twin: TwinUnderTe
 @pytest.mark.slow
 @pytest.mark.parametrize("dataset", ["workers", "sockets", "deepspeed"])
 def test_other_launchers_run_a_script_to_a_registered_model(twin: TwinUnderTest, dataset: str) -> None:
-    """Workers of TensorFlow, ranks of PyTorch and those that DeepSpeed's launcher starts meet.
+    """The workers of TensorFlow, the ranks of PyTorch and those of DeepSpeed's launcher connect to each other.
 
     Every one of them writes, and the model is the root's alone.
     """
@@ -105,7 +105,7 @@ def test_other_launchers_run_a_script_to_a_registered_model(twin: TwinUnderTest,
 
 @pytest.mark.slow
 def test_a_rank_that_dies_ends_the_others_under_any_launcher(twin: TwinUnderTest) -> None:
-    """The root waits for it; the run fails with the words and the class of the one that failed."""
+    """The root waits for the dead rank; the run fails with that rank's error and failure class."""
     twin.upload("widowed/v1", whole_version())
     run = twin.await_settled("widowed/v1")
     assert ("failed", "user_code", True) == (run["state"], run["failure_class"], "rank 1 is dead" in str(run)), run
@@ -113,18 +113,18 @@ def test_a_rank_that_dies_ends_the_others_under_any_launcher(twin: TwinUnderTest
 
 @pytest.mark.slow
 def test_packages_that_do_not_install_are_a_failure_of_their_own(twin: TwinUnderTest) -> None:
-    """Nothing was started; the reason says which package it is."""
+    """No rank is started; the reason names the package."""
     twin.upload("unpackable/v1", whole_version())
     run = twin.await_settled("unpackable/v1")
     assert ("failed", "packages") == (run["state"], run["failure_class"]), run
     assert "landfall-nosuch==1.0" in run["reason"], run
-    mends = "correct the packages of train.environment and run landfall publish, then: landfall submit unpackable/v1"
-    assert mends in str(twin.api.get(f"/api/why/{run['run_id']}"))
+    fix = "correct the packages of train.environment and run landfall publish, then: landfall submit unpackable/v1"
+    assert fix in str(twin.api.get(f"/api/why/{run['run_id']}"))
 
 
 @pytest.mark.slow
 def test_a_script_that_reads_a_file_of_its_pipeline_runs_to_a_registered_model(twin: TwinUnderTest) -> None:
-    """Which landfall publish has uploaded; the script would fail without it, and the spec names its very version.
+    """`landfall publish` uploads the file; the script needs it, and the spec names its exact version.
 
     Its metrics are those of its MLflow run, at the address that every job has in its variables.
     """
@@ -140,7 +140,7 @@ def test_a_script_that_reads_a_file_of_its_pipeline_runs_to_a_registered_model(t
 def test_files_that_are_not_published_are_refused_until_they_are(
     twin: TwinUnderTest, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Before nodes are asked for, with the version that lacks and the command; then the same request trains."""
+    """The request is refused before nodes start, with the missing version and the command; afterwards it trains."""
     write_late_pipeline(twin.twin.options.pipelines)
     twin.upload("late/v1", whole_version())
     refused = twin.await_settled("late/v1")
@@ -165,7 +165,7 @@ def test_files_that_are_not_published_are_refused_until_they_are(
 
 @pytest.mark.slow
 def test_brought_weights_and_a_brought_model_are_what_is_trained(twin: TwinUnderTest) -> None:
-    """The learning rate changes nothing, so that only the weights of the file can know the labels."""
+    """The learning rate is nearly 0, so the labels can only come from the weights in the file."""
     write_pretrained_pipeline(twin.twin.options.pipelines, twin.twin.options.training_python / "bin" / "python")
     run_program(publishing(twin.twin.places, twin.twin.options))
     twin.upload("pretrained/v1", whole_version(one_hot_shard))
@@ -176,7 +176,7 @@ def test_brought_weights_and_a_brought_model_are_what_is_trained(twin: TwinUnder
 
 @pytest.mark.slow
 def test_a_script_that_only_prints_its_metrics_runs_to_a_registered_model(twin: TwinUnderTest) -> None:
-    """Each log says where its rank ran, so does the run, and the history what was judged."""
+    """Each log and the run say where the rank ran; the history has the metrics that were judged."""
     twin.upload("printing/v1", whole_version())
     run = twin.await_settled("printing/v1")
     assert ("registered", 2, 1) == (run["state"], run["world_size"], len(twin.models(run["run_id"]))), run
@@ -190,7 +190,7 @@ def test_a_script_that_only_prints_its_metrics_runs_to_a_registered_model(twin: 
 
 
 def test_a_script_for_keras_2_is_refused_on_keras_3(twin: TwinUnderTest, capsys: pytest.CaptureFixture[str]) -> None:
-    """It would average nothing; what a person asks on the command line says why, and what to write."""
+    """Keras 3 would not average its gradients; the refusal on the command line says why, and what to write."""
     twin.upload("keras3/v1", whole_version())
     run = twin.await_settled("keras3/v1")
     assert ("failed", "user_code", True) == (
@@ -209,7 +209,7 @@ def test_a_script_for_keras_2_is_refused_on_keras_3(twin: TwinUnderTest, capsys:
 def test_a_script_for_keras_2_runs_to_a_registered_model_where_its_pipeline_selects_keras_2(
     twin: TwinUnderTest,
 ) -> None:
-    """The same script, with the variable that the refusal asks for."""
+    """The same script trains with the variable that the refusal names."""
     twin.upload("keras2/v1", whole_version())
     run = twin.await_settled("keras2/v1")
     assert ("registered", 2, 1) == (run["state"], run["world_size"], len(twin.models(run["run_id"]))), run
@@ -217,7 +217,7 @@ def test_a_script_for_keras_2_runs_to_a_registered_model_where_its_pipeline_sele
 
 @pytest.mark.slow
 def test_a_script_for_tensorflow_1_fails_with_what_it_needs(twin: TwinUnderTest) -> None:
-    """The lint does not follow such scripts; the data are not held."""
+    """The lint does not analyse such scripts; no hold is put on the data."""
     twin.upload("estimator/v1", whole_version())
     run = twin.await_settled("estimator/v1")
     history = str(twin.api.get(f"/api/why/{run['run_id']}"))

@@ -1,4 +1,4 @@
-"""A good part of docs/questions.md on a real twin, each of whose jobs meets a fault, as in `landfall up --fault`."""
+"""Most of docs/questions.md on a real twin, each of whose jobs meets a fault, as with `landfall up --fault`."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from tests.twin.test_outcomes import await_state
 pytestmark = [pytest.mark.twin, pytest.mark.slow]
 
 FAULT = "truncated"
-"""The answer to each submission breaks off, so that the app does not know whether there is a job."""
+"""The response to each submission is cut off, so that the app does not know whether the job exists."""
 BAD = "train-00001-of-00002"
 WALKED = (1, 2, 3, 4, 6, 7, 8, 9, 10, 11, 12, 14, 15, 17, 18, 20)
-"""The others need what a stand-in for a training does not leave, a dead letter, or a form of a page."""
+"""The other questions need outputs that a stand-in for a training does not write, a dead letter, or a form."""
 HERE = {
     1: (f"a corrected upload of {BAD}", f"a corrected upload of {BAD}"),
     2: ("Correct the file", f"rejected {BAD}.tfrecord"),
@@ -43,7 +43,7 @@ HERE = {
 
 @pytest.fixture(scope="module")
 def faulty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwinUnderTest]:
-    """A twin of its own, with a pipeline that is out of service."""
+    """A separate twin, with a pipeline that is out of service."""
     folder = tmp_path_factory.mktemp("faulty")
     pipelines = folder / "pipelines"
     shutil.copytree(PIPELINES, pipelines)
@@ -58,7 +58,7 @@ def faulty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwinUnderTest]:
 
 @pytest.fixture(scope="module")
 def names(faulty: TwinUnderTest) -> dict[str, str]:
-    """Bring about what the questions are about; return what stands for the names in the list."""
+    """Create the situations that the questions ask about; return the values of the placeholders in the list."""
     found = {"digits/v1": "steady/v1", "digits/v3": "steady/v3"}
     for version, state, name in (
         ("steady/v1", "registered", "TRAINED"),
@@ -77,12 +77,12 @@ def names(faulty: TwinUnderTest) -> dict[str, str]:
 
 
 def known(number: int, names: dict[str, str]) -> dict[str, str]:
-    """Return the names of a question: two runs that are compared are of one pipeline."""
+    """Return the placeholder values for a question; two runs that are compared belong to one pipeline."""
     return {**names, "TRAINING": names["SECOND"]} if number == 15 else names
 
 
 def test_each_job_met_the_fault_and_ran_once(faulty: TwinUnderTest, names: dict[str, str]) -> None:
-    """Otherwise the questions below would be asked of a twin without one."""
+    """Otherwise the questions below would be asked of a twin without faults."""
     met = faulty.client.faults_met()
     for name in ("TRAINED", "SECOND", "FAILED", "TRAINING"):
         assert (FAULT, names[name]) in met, name
@@ -90,14 +90,14 @@ def test_each_job_met_the_fault_and_ran_once(faulty: TwinUnderTest, names: dict[
 
 
 def followed(http: httpx.Client, page: str, click: str) -> str:
-    """Return the page that the first link with this text leads to."""
+    """Return the page behind the first link with this text."""
     links = re.findall(r'<a [^>]*href="([^"]+)"[^>]*>(.*?)</a>', page, re.DOTALL)
     [address, *_] = [address for address, text in links if click in html.unescape(re.sub(r"<[^>]+>", "", text))]
     return http.get(html.unescape(address)).raise_for_status().text
 
 
 def test_pages_answer_within_two_clicks(faulty: TwinUnderTest, names: dict[str, str]) -> None:
-    """Pages are answered by the functions host of the twin; a browser walks the same list on a world in memory."""
+    """The twin's functions host serves the pages; a browser walks the same list over a world in memory."""
     unanswered = []
     with httpx.Client(base_url=faulty.twin.places.functions_url, timeout=PATIENCE_S, trust_env=False) as http:
         for number, clicks, _ in questions():
@@ -112,7 +112,7 @@ def test_pages_answer_within_two_clicks(faulty: TwinUnderTest, names: dict[str, 
 
 
 def test_commands_answer(faulty: TwinUnderTest, names: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
-    """One each, from anywhere, with nothing but the address and the key."""
+    """Each question needs one command, from any folder, with only the address and the key."""
     places, unanswered = faulty.twin.places, []
     for number, _, command in questions():
         if number in WALKED and command:

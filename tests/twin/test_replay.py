@@ -1,7 +1,7 @@
-"""Dead letters of Event Grid and of the host from the first failure to the replay, with the commands.
+"""Dead letters of Event Grid and of the host, from the first failure to the replay, with the commands.
 
-A twin of its own: it insists for seconds where Azure insists for hours, and its sweep leaves to the events what is
-younger than an hour, so that nothing but the replay can have done what is asserted.
+This separate twin retries for seconds where Azure retries for hours, and its sweep ignores anything younger than an
+hour, so that only the replay can have caused what is asserted.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def twin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwinUnderTest]:
 
 
 class Operator:
-    """A person at a terminal."""
+    """A person who uses the command line."""
 
     def __init__(self, twin: TwinUnderTest, capsys: pytest.CaptureFixture[str]) -> None:
         places = twin.twin.places
@@ -49,13 +49,13 @@ class Operator:
         self._capsys = capsys
 
     def says(self, *command: str) -> str:
-        """Run a command that must succeed; return what it prints."""
+        """Run a command that must succeed; return its output."""
         status, said, complaint = landfall(self._capsys, *command, *self._address)
         assert (0, []) == (status, [line for line in complaint.splitlines() if not line.startswith("The sweep is ")])
         return said
 
     def finds_letter_about(self, subject: str) -> dict[str, Any]:
-        """Reconcile until there is a letter about a subject; return it as the list has it."""
+        """Reconcile until there is a letter about a subject; return it as listed."""
 
         def found() -> dict[str, Any] | None:
             self.says("reconcile")
@@ -83,7 +83,7 @@ def actions(twin: TwinUnderTest, subject: str) -> list[str]:
 
 
 def test_an_undeliverable_event_is_replayed_from_its_blob(twin: TwinUnderTest, operator: Operator) -> None:
-    """The queue is gone when the shard lands; afterwards a replay, and another one, make one verdict."""
+    """The queue does not exist when the shard is uploaded; afterwards two replays lead to one verdict."""
     name, content = next(iter(whole_version().items()))
     path = f"steady/undeliverable/{name}"
     twin.queues.delete_queue(QUEUE)
@@ -106,7 +106,7 @@ def test_an_undeliverable_event_is_replayed_from_its_blob(twin: TwinUnderTest, o
 def test_a_message_that_fails_five_times_is_replayed_once_its_cause_is_gone(
     twin: TwinUnderTest, operator: Operator
 ) -> None:
-    """Azure ML is away for longer than the host tries: poison, a letter with the error, a replay, one model."""
+    """Azure ML fails for longer than the host retries: poison queue, letter with the error, replay, one model."""
     away = {"match": {"method": "PUT", "path": "/jobs/"}, "times": 1000, "do": {"status": 503}}
     twin.client.fail_calls(away)
     twin.upload("steady/poisoned-five-times", whole_version())

@@ -1,4 +1,4 @@
-"""Faults of Azure ML, met by the whole twin: what people receive, and that the sweep finds what no event tells."""
+"""Faults of Azure ML on a complete twin: which notifications are sent, and what the sweep finds without events."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.twin
 
 
 def test_an_unknown_compute_is_named_with_what_to_do(twin: TwinUnderTest) -> None:
-    """The same version can be requested again without force, and is trained then."""
+    """Afterwards the same version can be requested again without force, and is trained."""
     twin.client.fail_jobs("unknown_compute", job="steady-unknown")
     twin.upload("steady/unknown", whole_version())
     run = twin.await_settled("steady/unknown")
@@ -25,7 +25,7 @@ def test_an_unknown_compute_is_named_with_what_to_do(twin: TwinUnderTest) -> Non
 
 
 def test_a_submission_whose_answer_breaks_off_is_delivered_again(twin: TwinUnderTest) -> None:
-    """The job exists by then: one job, one model."""
+    """The job already exists, so that there are one job and one model."""
     twin.client.fail_jobs("truncated", job="steady-truncated")
     twin.upload("steady/truncated", whole_version())
     run = await_state(twin, "steady/truncated", "registered")
@@ -34,7 +34,7 @@ def test_a_submission_whose_answer_breaks_off_is_delivered_again(twin: TwinUnder
 
 
 def test_a_failed_job_that_no_event_tells_of_is_found_by_the_sweep(twin: TwinUnderTest) -> None:
-    """With the end of its log, which the app reads with its own identity."""
+    """The run has the end of its log, which the app reads with its own identity."""
     twin.client.fail_jobs("no_end_event", job="broken-silent")
     twin.upload("broken/silent", whole_version())
     run = await_state(twin, "broken/silent", "failed")

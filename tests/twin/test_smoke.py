@@ -1,4 +1,4 @@
-"""`landfall smoke` against the twin: real trainings on two nodes, one that fails, one that is canceled."""
+"""`landfall smoke` against the twin: real trainings on two nodes, one of which fails and one is canceled."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WITHIN_S = 900.0
 
 
 def smoke(twin: TwinUnderTest, folder: Path) -> tuple[int | None, dict[str, Any], str]:
-    """Run it as the person who deploys; return exit status, report and output."""
+    """Run the command as after a deployment; return exit status, report and output."""
     places = twin.twin.places
     environment = child_environment() | twin.twin.describe()["operator"]
     environment |= {
@@ -38,7 +38,7 @@ def smoke(twin: TwinUnderTest, folder: Path) -> tuple[int | None, dict[str, Any]
 
 
 def test_every_assertion_holds_and_nothing_is_left(twin: TwinUnderTest, tmp_path: Path) -> None:
-    """Two ranks on two nodes, a model, a failure, a cancellation; what a killed test left is removed, too."""
+    """Two ranks on two nodes, a model, a failure and a cancellation; what a killed test left is removed, too."""
     twin.upload("landfall-smoke/killed", {"notes.part": b"left"})
     status, report, output = smoke(twin, tmp_path)
     outcomes = {assertion["name"]: assertion["outcome"] for assertion in report["assertions"]}

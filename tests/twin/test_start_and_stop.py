@@ -1,4 +1,4 @@
-"""What a twin keeps from one start to the next, and that no process is left behind, however it ends."""
+"""What a twin keeps from one start to the next, and that no process is left, however it ends."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ from tests.twin.shards import whole_version
 pytestmark = pytest.mark.twin
 
 SLOW_S = 1.5
-"""Longer than Azure ML waits for open requests when it stops; shorter than the function app may take to stop."""
+"""Longer than Azure ML waits for open requests when it stops; shorter than the function app may take."""
 READY = "Ready. Ctrl-C stops everything."
 START_S = 300.0
 """Deadline; a start takes ten seconds on an idle machine."""
 ENDED_BY = {signal.SIGINT: 0, signal.SIGTERM: 0, signal.SIGKILL: -signal.SIGKILL}
-"""Exit status of `landfall up`: being asked to stop is its normal end."""
+"""Exit status of `landfall up`: a request to stop is its normal end."""
 
 
 @pytest.mark.slow
 def test_a_second_start_continues_where_the_first_stopped(twin: TwinUnderTest) -> None:
-    """Data and runs are kept, no asset is registered again, and a submission under way was finished before the stop.
+    """Data and runs are kept, no asset is registered again, and a submission in progress completes before the stop.
 
-    All that beside another twin of the clone: folder and ports differ, and each has its own versions.
+    This happens beside another twin of the clone: folders and ports differ, and each has its own versions.
     """
     with twin_under_test(twin.twin.options) as first:
         first.upload("steady/before", whole_version())
@@ -69,7 +69,7 @@ def begin_submission(twin: TwinUnderTest, version: str) -> str:
 
 @pytest.mark.slow
 def test_a_functions_host_of_ones_own_gets_the_settings_in_a_file(tmp_path: Path) -> None:
-    """All but the dev host is started; the file holds the app settings, for the user alone."""
+    """Everything but the development host starts; the file has the app settings, readable only by the user."""
     with twin_under_test(replace(options(tmp_path), own_host=True)) as twin:
         places = twin.twin.places
         values = json.loads(places.local_settings.read_text())["Values"]
@@ -95,25 +95,25 @@ def starting_twin(folder: Path) -> Iterator[Process]:
 
 
 def members(folder: Path) -> dict[psutil.Process, list[str]]:
-    """Return the processes that a folder's twin started, of whatever depth, with their command lines."""
+    """Return the processes that a folder's twin started, at any depth, with their command lines."""
     found = {process: words(process) for process in psutil.process_iter() if process.pid != os.getpid()}
     return {process: said.command for process, said in found.items() if said.names(folder)}
 
 
 @dataclass(frozen=True)
 class Words:
-    """Where a process may name its folder."""
+    """The places where a process may name its folder."""
 
     command: list[str]
     others: list[str]
 
     def names(self, folder: Path) -> bool:
-        """Whether command line, environment or working directory name the folder."""
+        """Return whether command line, environment or working directory name the folder."""
         return any(str(folder) in text for text in (*self.command, *self.others))
 
 
 def words(process: psutil.Process) -> Words:
-    """Look at a process; one that is gone or not ours says nothing."""
+    """Read a process's texts; empty for a process that is gone or not ours."""
     try:
         return Words(process.cmdline(), [*process.environ().values(), process.cwd()])
     except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
@@ -127,7 +127,7 @@ def end(up: Process, number: signal.Signals) -> int:
 
 
 def await_none_left(folder: Path) -> list[str]:
-    """Return the command lines that are still there after a while; empty as soon as there are none."""
+    """Return the command lines that remain after a while; return at once when there are none."""
     try:
         wait_until(lambda: not members(folder), what="all processes to be gone", timeout_s=120.0, poll_s=0.1)
     except TimeoutError:
@@ -147,7 +147,7 @@ def await_none_left(folder: Path) -> list[str]:
 )
 @pytest.mark.slow
 def test_a_signal_at_any_moment_leaves_no_process(tmp_path: Path, moment: str, number: signal.Signals) -> None:
-    """During start-up as afterwards; SIGINT and SIGTERM are answered at once, after SIGKILL the guards see to it."""
+    """SIGINT and SIGTERM work during start-up and afterwards; after SIGKILL, the guards end all processes."""
     with starting_twin(tmp_path) as up:
         up.await_line(moment, timeout_s=START_S)
         wait_until(lambda: len(members(tmp_path)) > 1, what="children to be there")
@@ -166,7 +166,7 @@ def test_a_signal_at_any_moment_leaves_no_process(tmp_path: Path, moment: str, n
     "number", [signal.SIGINT, *(pytest.param(n, marks=pytest.mark.slow) for n in (signal.SIGTERM, signal.SIGKILL))]
 )
 def test_a_signal_during_a_job_ends_its_ranks(tmp_path: Path, number: signal.Signals) -> None:
-    """Mpirun and both ranks, in sessions of their own, end with everything else."""
+    """Mpirun and both ranks, which have their own sessions, end with everything else."""
     with starting_twin(tmp_path) as up:
         up.await_line(READY, timeout_s=START_S)
         upload("endless/v1", twin_file(tmp_path))
@@ -181,7 +181,7 @@ def test_a_signal_during_a_job_ends_its_ranks(tmp_path: Path, number: signal.Sig
 
 @pytest.mark.slow
 def test_a_part_that_dies_ends_the_twin_with_its_name_and_log(tmp_path: Path) -> None:
-    """The user learns which part ended and where its log is, and the others are stopped."""
+    """The message names the part that ended and its log, and the other parts are stopped."""
     with starting_twin(tmp_path) as up:
         up.await_line(READY, timeout_s=START_S)
         guard = psutil.Process(twin_file(tmp_path)["parts"]["Azurite"])
@@ -198,7 +198,7 @@ def test_a_part_that_dies_ends_the_twin_with_its_name_and_log(tmp_path: Path) ->
 
 
 def test_a_missing_part_is_one_sentence(tmp_path: Path) -> None:
-    """Without node there is no Azurite; the message says what to do."""
+    """Azurite needs node; the message says what to install."""
     ended = subprocess.run(
         [sys.executable, "-m", "cli", "up", "--folder", str(tmp_path)],
         env=child_environment(PATH="/nowhere"),
@@ -212,20 +212,20 @@ def test_a_missing_part_is_one_sentence(tmp_path: Path) -> None:
 
 
 def running_ranks(folder: Path) -> list[psutil.Process]:
-    """Return the two ranks of the endless job once both are there."""
+    """Return the two ranks of the endless job once both exist."""
     found = members(folder).items()
     ranks = [p for p, command in found if Path(*command[:1]).name == "python" and "scripts/stand_in.py" in command]
     return ranks if len(ranks) == 2 else []
 
 
 def upload(dataset_version: str, twin: dict[str, Any]) -> None:
-    """Upload a whole version to a twin that another process runs."""
+    """Upload a complete version to a twin that another process runs."""
     with BlobServiceClient.from_connection_string(twin["data_connection"]) as blobs:
         for name, content in whole_version().items():
             blobs.get_blob_client("datasets", f"{dataset_version}/{name}").upload_blob(content)
 
 
 def twin_file(folder: Path) -> dict[str, Any]:
-    """Return what the twin wrote of itself."""
+    """Return the twin's own state file."""
     members: dict[str, Any] = json.loads((folder / "twin" / "twin.json").read_text())
     return members

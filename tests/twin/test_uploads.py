@@ -1,4 +1,4 @@
-"""Uploads: what is wrong with a version is named with its place and blocks training; `landfall upload` itself."""
+"""Uploads: an error in a version is reported with its place and blocks training; `landfall upload` itself."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DAMAGED = "train-00001-of-00002.tfrecord"
 
 
 def test_a_flipped_bit_is_found_and_a_corrected_upload_trains(twin: TwinUnderTest) -> None:
-    """The shard is rejected with record and offset and nothing runs; the good shard over it leads to a run."""
+    """The shard is rejected with record and offset, and no run starts; the valid shard over it leads to a run."""
     shards = whole_version()
     record_bytes = len(shards[DAMAGED]) // 5
     in_third_record = 2 * record_bytes + 14
@@ -39,7 +39,7 @@ def test_a_flipped_bit_is_found_and_a_corrected_upload_trains(twin: TwinUnderTes
 
 
 def test_an_incomplete_version_starts_nothing_and_names_what_is_missing(twin: TwinUnderTest) -> None:
-    """The API names the missing shards, and a split without any."""
+    """The API names the missing shards, and a split that has none."""
     twin.upload("steady/incomplete", {DAMAGED: whole_version()[DAMAGED]})
     wait_until(lambda: twin.version("steady/incomplete"), what="the shard to be validated", timeout_s=WITHIN_S)
     twin.await_quiet()
@@ -54,14 +54,14 @@ def test_an_incomplete_version_starts_nothing_and_names_what_is_missing(twin: Tw
 
 @pytest.fixture
 def shards(tmp_path: Path) -> list[Path]:
-    """Two files that are no shards of any pipeline's dataset."""
+    """Two files that belong to no pipeline's dataset."""
     for name in ("a", "b"):
         (tmp_path / name).write_bytes(name.encode() * 1000)
     return sorted(tmp_path.iterdir())
 
 
 def test_files_become_blobs_of_a_version(twin: TwinUnderTest, shards: list[Path]) -> None:
-    """Each file lies below dataset and version, with its content."""
+    """Each file is stored below dataset and version, with its content."""
     with ShardUploader.connected(twin.twin.places.data_connection, "datasets") as uploader:
         before = uploader.has("unknown/v1/")
         upload_all(uploader, shards, ("unknown", "v1"))
@@ -71,7 +71,7 @@ def test_files_become_blobs_of_a_version(twin: TwinUnderTest, shards: list[Path]
 
 
 def test_a_shard_that_is_there_is_not_overwritten_unasked(twin: TwinUnderTest, shards: list[Path]) -> None:
-    """The error names the blob and both ways out; --overwrite replaces it."""
+    """The error names the blob and both solutions; --overwrite replaces the blob."""
     with ShardUploader.connected(twin.twin.places.data_connection, "datasets") as uploader:
         upload_all(uploader, shards, ("unknown", "v2"))
         shards[0].write_bytes(b"c" * 1000)
@@ -81,7 +81,7 @@ def test_a_shard_that_is_there_is_not_overwritten_unasked(twin: TwinUnderTest, s
 
 
 def test_a_container_that_is_not_there_is_one_sentence(twin: TwinUnderTest, shards: list[Path]) -> None:
-    """The account's own word, without a stack trace."""
+    """The error of the storage account is shown without a stack trace."""
     refused = pytest.raises(
         CliError, match=r"http://127\.0\.0\.1:.* cannot be listed, so nothing was uploaded: The specified container"
     )
@@ -90,7 +90,7 @@ def test_a_container_that_is_not_there_is_one_sentence(twin: TwinUnderTest, shar
 
 
 def test_progress_counts_every_byte_once(twin: TwinUnderTest, shards: list[Path]) -> None:
-    """The steps add up to the file's size."""
+    """The reported steps add up to the file's size."""
     steps: list[int] = []
     with ShardUploader.connected(twin.twin.places.data_connection, "datasets") as uploader:
         uploader.upload(shards[0], "unknown/v4/a", steps.append, overwrite=False)

@@ -1,4 +1,4 @@
-"""Ten versions close while the first of them is trained: all have their turn, or the newest one."""
+"""Ten versions are completed while the first one is trained: all are trained in turn, or only the newest one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NUM_VERSIONS = 10
 
 
 def upload_all(twin: TwinUnderTest, versions: list[str]) -> None:
-    """Upload the shards of all versions in a mixed order, so that they close at about the same time."""
+    """Upload the shards of all versions in mixed order, so that they are complete at about the same time."""
     shards = [(version, name, content) for version in versions for name, content in whole_version().items()]
     random.Random(12).shuffle(shards)  # noqa: S311 (an order, not a secret)
     for version, name, content in shards:
@@ -28,7 +28,7 @@ def upload_all(twin: TwinUnderTest, versions: list[str]) -> None:
 
 
 def await_runs(twin: TwinUnderTest, versions: list[str], states: list[str]) -> dict[str, dict[str, Any]]:
-    """Return the versions by name once their runs have these states, however they are distributed."""
+    """Wait until the runs of the versions have these states, in any distribution; return the versions by name."""
 
     def arrived() -> dict[str, dict[str, Any]] | None:
         found = {version: twin.version(version) for version in versions}
@@ -40,7 +40,7 @@ def await_runs(twin: TwinUnderTest, versions: list[str], states: list[str]) -> d
 
 @pytest.mark.parametrize("when_busy", ["queue", "latest"])
 def test_ten_versions_at_once(twin: TwinUnderTest, when_busy: str) -> None:
-    """One is trained at a time, in the order of closing and without a sweep; people are notified of the others."""
+    """One run at a time, in the order of completion and without a sweep; notifications are sent about the others."""
     first, *others = [f"{when_busy}/v{number}" for number in range(NUM_VERSIONS)]
     twin.upload(first, whole_version())
     active = wait_until(lambda: twin.runs(first), what="the first run", timeout_s=WITHIN_S, poll_s=0.2)[0]
@@ -50,7 +50,7 @@ def test_ten_versions_at_once(twin: TwinUnderTest, when_busy: str) -> None:
     in_order = sorted(others, key=lambda version: found[version]["generation"]["closed_at"])
     *dropped, last = in_order if when_busy == "latest" else in_order[-1:]
     num_before = f"{waiting - 1} versions before it" if waiting > 1 else "it is next"
-    place = f"waits for run {active['run_id']}; {num_before}"  # a later closing's handler may plan it before its own
+    place = f"waits for run {active['run_id']}; {num_before}"  # its own handler may come later
     wait_until(lambda: twin.runs(last)[0]["waiting"] == place, what=f"{last} to say: {place}", timeout_s=WITHIN_S)
 
     gate(twin.twin.options.pipelines, when_busy).touch()

@@ -1,1 +1,1 @@
-"""Checkpoints: weights, optimizer and position, in files that any numpy reads."""
+"""Checkpoints: weights, optimizer and position, in files that numpy alone can read."""

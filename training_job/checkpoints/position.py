@@ -78,7 +78,7 @@ def batch_shape(arguments: JobArguments, world_size: int, latest: Position | Non
 
 
 def resumed(latest: Position | None, arguments: JobArguments, fingerprint: str, plan: SplitPlan) -> Position:
-    """Return where to start under this plan. Raises CheckpointError if the checkpoint belongs to another training."""
+    """Return where to start under this plan. Raises CheckpointError if the checkpoint is from another training."""
     batch = plan.batch
     if latest is None:
         return Position(

@@ -72,7 +72,7 @@ class CheckpointStore:
         return path
 
     def latest_position(self) -> Position | None:
-        """Return the position of the newest whole checkpoint, None if there is none yet.
+        """Return the position of the newest complete checkpoint, None if there is none yet.
 
         Reads the checkpoint to compare its CRC. Raises CheckpointError if no pointer can be used.
         """
@@ -80,7 +80,7 @@ class CheckpointStore:
         return pointer.position if pointer else None
 
     def latest_variables(self) -> dict[str, np.ndarray[Any, Any]]:
-        """Read the newest whole checkpoint. Raises CheckpointError if there is none."""
+        """Read the newest complete checkpoint. Raises CheckpointError if there is none."""
         pointer = self._latest()
         if pointer is None:
             raise CheckpointError(f"{self.folder} holds no complete checkpoint: there is no pointer.")
@@ -121,7 +121,7 @@ class CheckpointStore:
         return [path for _, path in newest_first] + ([former] if former.exists() else [])
 
     def _files(self, pattern: str) -> Iterator[tuple[tuple[int, int], Path]]:
-        """Yield (step, epoch) and path of each file of ours."""
+        """Yield (step, epoch) and path of each checkpoint file."""
         for path in self.folder.glob(pattern):
             if match := _NAME.fullmatch(path.name):
                 yield (int(match[1]), int(match[2] or 0)), path
@@ -149,7 +149,7 @@ def _read(path: Path) -> _Pointer:
 
 
 def _check(pointer: _Pointer) -> None:
-    """Raise OSError or ValueError if the checkpoint is not the one that was pointed to."""
+    """Raise OSError or ValueError if the checkpoint does not match its pointer."""
     size_bytes = pointer.checkpoint.stat().st_size
     if pointer.size_bytes is not None and size_bytes != pointer.size_bytes:
         raise ValueError(f"{pointer.checkpoint.name}: expected {pointer.size_bytes} bytes, got {size_bytes}")

@@ -28,7 +28,7 @@ def statistics(model: keras.Model) -> list[Any]:
 
 
 def to_arrays(variables: Sequence[Any]) -> Arrays:
-    """Return the values, named by position and path so that a mismatch is noticed."""
+    """Return the values, named by position and path so that a mismatch is detected."""
     return {f"{i:05d}/{v.path}": np.asarray(v) for i, v in enumerate(variables)}
 
 

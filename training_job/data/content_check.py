@@ -31,7 +31,7 @@ class ContentCheck:
         self._thread.start()
 
     def raise_failure(self) -> None:
-        """Raise what the thread has found so far: DataChangedError, or DataError if a shard cannot be read."""
+        """Raise what the thread has found so far: DataChangedError, or DataError for a shard that cannot be read."""
         if self._failure is not None:
             raise self._failure
 

@@ -62,7 +62,7 @@ def check_shard(shard: ManifestShard, path: Path, data_format: str) -> None:
 
 
 def _bad_record(path: Path, num_records: int, data_format: str) -> str:
-    """Return a sentence about the first damaged record; empty if there is none, or none is known."""
+    """Return a sentence about the first damaged record; empty if there is none or it cannot be determined."""
     count = 0
     if data_format != "tfrecord":
         return ""

@@ -40,7 +40,7 @@ class RootAddress:
     key: str
 
     def to_bytes(self) -> bytes:
-        """Return it as the root sends it to all ranks."""
+        """Return the bytes that the root sends to all ranks."""
         return json.dumps(asdict(self)).encode()
 
     @classmethod

@@ -59,7 +59,7 @@ class NodeNotices:
         self._stopped = threading.Event()
 
     def start(self) -> None:
-        """Start polling. Does nothing without an address."""
+        """Start polling. Does nothing without a URL."""
         if self._url:
             threading.Thread(target=self._watch, name="node notices", daemon=True).start()
 
@@ -68,7 +68,7 @@ class NodeNotices:
         self._stopped.set()
 
     def checkpoint_wanted(self) -> bool:
-        """Whether something was announced since the last checkpoint."""
+        """Whether an event was announced since the last checkpoint."""
         return self._announced_at > self._saved_at + _FRESH_S
 
     def checkpoint_saved(self) -> None:

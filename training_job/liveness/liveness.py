@@ -74,7 +74,7 @@ class Liveness:
         """Ranks that have not sent their first heartbeat."""
 
     def receive(self, heartbeat: Heartbeat) -> None:
-        """Take a heartbeat."""
+        """Record a heartbeat."""
         self._awaited.discard(heartbeat.rank)
         now, before = self._clock(), self._received.get(heartbeat.rank)
         moved = before is None or before.heartbeat.count != heartbeat.count
@@ -83,7 +83,7 @@ class Liveness:
         )
 
     def verdict(self) -> str | None:
-        """Return the paragraph that ends the training; None if there is no problem."""
+        """Return the error text that ends the training; None if there is no problem."""
         now = self._clock()
         silent = [r for r in self._received.values() if now - r.at > self._timeout_s]
         if silent:

@@ -39,7 +39,7 @@ class Watch:
 
 
 def start_watch(world: collective.World, timeout_s: float) -> Watch:
-    """Start this rank's heartbeat; every rank has to call it."""
+    """Start this rank's heartbeat; every rank must call it."""
     watch = Watch(world.rank)
     if world.size == 1:
         return watch
@@ -54,7 +54,7 @@ def start_watch(world: collective.World, timeout_s: float) -> Watch:
 
 
 def start_deadline(seconds: float, rendezvous: Rendezvous) -> threading.Timer:
-    """End this process unless the timer is cancelled in time: ranks that never connect must not wait forever."""
+    """End this process unless the timer is cancelled in time: ranks that never connect must not wait for ever."""
     timer = threading.Timer(seconds, lambda: end_process(rendezvous.verdict(seconds)))
     timer.daemon = True
     timer.start()

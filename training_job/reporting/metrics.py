@@ -41,7 +41,7 @@ class MetricLayout:
         return 1 + len(self.names) + 2 * self.auc_buckets
 
     def no_sums(self) -> Sums:
-        """Return the sums over no example, float64."""
+        """Return sums over no examples, float64."""
         return np.zeros(self.size, np.float64)
 
     def examples(self, sums: Sums) -> float:

@@ -77,7 +77,7 @@ def versions() -> dict[str, str]:
 
 
 def device_kind(device: str | None) -> str:
-    """Return what the ranks computed on, as the gate compares it: ``gpu``, ``cpu`` or ``simulated``."""
+    """Return what the ranks computed on, in the gate's terms: ``gpu``, ``cpu`` or ``simulated``."""
     if device is None:
         return "cpu"
     return SIMULATED_DEVICE if device == SIMULATED_DEVICE else "gpu"

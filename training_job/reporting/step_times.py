@@ -24,7 +24,7 @@ class StepTimes:
         self._epoch_steps = 0
 
     def note(self, *, wait_s: float, step_s: float) -> None:
-        """Note one step."""
+        """Record one step."""
         self._seen += 1
         self._epoch_steps += 1
         self._epoch_s += wait_s + step_s

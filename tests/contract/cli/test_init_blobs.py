@@ -1,4 +1,4 @@
-"""`landfall init` on a folder of a storage account: the same file as for a copy of it on this machine."""
+"""`landfall init` on a folder of a storage account: it writes the same file as for a local copy."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TABLE = pa.Table.from_pylist(ROWS)
 
 
 def delta(folder: Path) -> None:
-    """A table whose first version is gone."""
+    """A table whose first version was deleted."""
     for rows in (TABLE.slice(0, 3), TABLE):
         write_deltalake(folder, rows, mode="overwrite", partition_by=["split"])
 
@@ -42,7 +42,7 @@ def spark(folder: Path) -> None:
 
 
 def listed(folder: Path) -> None:
-    """Files whose splits a list states."""
+    """Files for which a list states the splits."""
     for name in ("a", "b", "c"):
         pq.write_table(TABLE.drop_columns(["split"]), folder / f"{name} 1.parquet")
     (folder / "files.csv").write_text("name,split\na 1.parquet,train\nb 1.parquet,train\nc 1.parquet,test\n")
@@ -56,7 +56,7 @@ def named(folder: Path) -> None:
 
 @pytest.fixture
 def service(azurite: Azurite, monkeypatch: pytest.MonkeyPatch) -> Iterator[BlobServiceClient]:
-    """The account, which `DataStorage` names, with an empty container."""
+    """The account that `DataStorage` names, with an empty container."""
     monkeypatch.setenv("DataStorage", azurite.connection_string())
     with closing(BlobServiceClient.from_connection_string(azurite.connection_string())) as service:
         if service.get_container_client(CONTAINER).exists():
@@ -69,7 +69,7 @@ def service(azurite: Azurite, monkeypatch: pytest.MonkeyPatch) -> Iterator[BlobS
 
 @pytest.fixture
 def pipelines(tmp_path: Path) -> Path:
-    """A folder for pipelines, with clusters."""
+    """A folder for pipelines, with a clusters file."""
     (tmp_path / "pipelines").mkdir()
     shutil.copy(REPOSITORY / "pipelines" / "clusters.yaml", tmp_path / "pipelines")
     return tmp_path / "pipelines"
@@ -79,7 +79,7 @@ def pipelines(tmp_path: Path) -> Path:
 def test_a_folder_of_blobs_gives_the_file_that_its_copy_gives(
     service: BlobServiceClient, pipelines: Path, capsys: Capture, write: Callable[[Path], None]
 ) -> None:
-    """Lists, markers and logs count; the dataset is named after the folder of the container."""
+    """Lists, markers and logs are read; the dataset is named after the folder in the container."""
     copy = pipelines.parent / "pets"
     copy.mkdir()
     write(copy)
@@ -100,7 +100,7 @@ def test_a_folder_of_blobs_gives_the_file_that_its_copy_gives(
 def test_a_signature_opens_the_folder_and_is_never_shown(
     service: BlobServiceClient, pipelines: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A wrong one is refused by the account."""
+    """The account refuses a wrong signature."""
     named(pipelines.parent)
     for path in pipelines.parent.glob("*.parquet"):
         service.get_blob_client(CONTAINER, f"pets/v1/{path.name}").upload_blob(path.read_bytes())
@@ -123,7 +123,7 @@ def test_a_signature_opens_the_folder_and_is_never_shown(
 def test_a_folder_without_blobs_and_a_url_without_its_slash_say_so(
     service: BlobServiceClient, pipelines: Path, capsys: Capture
 ) -> None:
-    """And so does a container that is not there."""
+    """So does a container that does not exist."""
     service.get_blob_client(CONTAINER, "pets/v10/x.parquet").upload_blob(b"x")
     expected = {
         f"{CONTAINER}/pets/v1/": "there is no blob in this folder",
@@ -138,7 +138,7 @@ def test_a_folder_without_blobs_and_a_url_without_its_slash_say_so(
 def test_hostile_names_of_blobs_leave_their_folder_alone(
     service: BlobServiceClient, pipelines: Path, capsys: Capture
 ) -> None:
-    """Nothing is written where a name says, and nothing that a terminal would obey is shown."""
+    """Nothing is written outside of the folder, and no terminal escapes are shown."""
     outside = ("..", "../x.csv", "/x.csv", "_delta_log/..", "_delta_log/../../x.csv", "a/x.csv", "_\0.csv", "")
     assert [False] * len(outside) == [_is_copied(name, 1) for name in outside]
     for name in ("_\u202e.csv", "sub/_x.csv", "\u202ea.txt"):

@@ -1,4 +1,4 @@
-"""`landfall upload` on a real Azurite: it goes on where it was interrupted, and looks before it sends."""
+"""`landfall upload` on real Azurite: it continues where it was interrupted, and compares before it sends."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ def shards(tmp_path: Path) -> list[Path]:
 
 
 def etags(container: ContainerClient) -> dict[str, str]:
-    """Name → ETag of every blob, which changes with each write."""
+    """Return name → ETag of every blob; the ETag changes with each write."""
     return {blob.name: blob.etag for blob in container.list_blobs()}
 
 
 class Interrupted(ShardUploader):
-    """Loses its connection after two shards."""
+    """An uploader that loses its connection after two shards."""
 
     num_left = 2
 
@@ -65,7 +65,7 @@ class Interrupted(ShardUploader):
 def test_a_repeated_upload_goes_on_where_the_first_was_interrupted(
     azurite: Azurite, container: ContainerClient, shards: list[Path]
 ) -> None:
-    """What is there is neither sent nor changed: a new ETag would be a new upload to the function app."""
+    """Existing blobs are neither sent nor changed: a new ETag would be a new upload to the function app."""
     connection = azurite.connection_string()
     with (
         Interrupted.connected(connection, container.container_name) as uploader,
@@ -82,7 +82,7 @@ def test_a_repeated_upload_goes_on_where_the_first_was_interrupted(
 
 
 class Meeting(ShardUploader):
-    """Sends no file before as many as are sent at a time have begun."""
+    """Sends no file before as many uploads as may run concurrently have begun."""
 
     begun = Barrier(FILES_AT_ONCE, timeout=300)
 
@@ -95,7 +95,7 @@ class Meeting(ShardUploader):
 def test_several_files_are_sent_at_a_time_and_the_rate_is_said(
     azurite: Azurite, container: ContainerClient, shards: list[Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One after the other they would wait for each other for ever."""
+    """Sequential uploads would wait for ever."""
     with Meeting.connected(azurite.connection_string(), container.container_name) as uploader:
         upload_all(uploader, shards, TARGET)
     assert (FILES_AT_ONCE, True) == (len(etags(container)), "MB/s" in capsys.readouterr().out)
@@ -104,7 +104,7 @@ def test_several_files_are_sent_at_a_time_and_the_rate_is_said(
 def test_a_shard_with_another_content_is_found_before_the_first_byte(
     azurite: Azurite, container: ContainerClient, shards: list[Path]
 ) -> None:
-    """Also one of the same size, and one whose uploader stated no checksum; --overwrite replaces them."""
+    """This includes a shard of the same size, and one without a stated checksum; --overwrite replaces them."""
     container.upload_blob(f"digits/v1/{shards[2].name}", shards[2].read_bytes())
     with ShardUploader.connected(azurite.connection_string(), container.container_name) as uploader:
         with pytest.raises(CliError, match=f"digits/v1/{shards[2].name} exists already: pass --overwrite"):
@@ -117,12 +117,12 @@ def test_a_shard_with_another_content_is_found_before_the_first_byte(
             upload_all(uploader, shards, TARGET)
         assert 3 == upload_all(uploader, shards, TARGET, overwrite=True)
     assert (1, 4, True) == (len(before), len(replaced), before.items().isdisjoint(replaced.items()))
-    # What has the same content is not written again: a new ETag is validated again.
+    # Equal content is not written again, because a new ETag would be validated again.
     assert {f"digits/v1/{shards[1].name}"} == {name for name, _ in replaced.items() - etags(container).items()}
 
 
 def test_a_container_that_is_not_there_is_found_before_the_first_byte(azurite: Azurite, shards: list[Path]) -> None:
-    """The account's own word, without a stack trace."""
+    """The error is that of the account, without a stack trace."""
     refused = pytest.raises(CliError, match="cannot be listed, so nothing was uploaded: The specified container")
     with ShardUploader.connected(azurite.connection_string(), "nowhere") as uploader, refused:
         upload_all(uploader, shards, TARGET)
@@ -130,7 +130,7 @@ def test_a_container_that_is_not_there_is_found_before_the_first_byte(azurite: A
 
 @pytest.fixture
 def large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A file of four blocks, of which the last is short."""
+    """A file of four blocks, the last of which is short."""
     monkeypatch.setattr("cli.uploader.BLOCK_BYTES", BLOCK_BYTES)
     monkeypatch.setattr("cli.uploader.BLOCKS_AT_ONCE", 1)
     path = tmp_path / "train-00000-of-00001.tfrecord"
@@ -140,7 +140,7 @@ def large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def sent(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Bytes of each block that is sent, all with their MD5."""
+    """Return the bytes of each block that is sent, all with their MD5."""
     lengths = list[int]()
     stage = BlobClient.stage_block
 
@@ -156,7 +156,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_of_a_large_file_only_the_missing_blocks_are_sent_again(
     azurite: Azurite, container: ContainerClient, large: Path, sent: list[int]
 ) -> None:
-    """There is no blob before it is whole. A file that has changed meanwhile is sent again."""
+    """There is no blob before it is complete. A file that has changed meanwhile is sent again."""
     connection, done = azurite.connection_string(), list[int]()
 
     def lost(num_bytes: int) -> None:
@@ -189,7 +189,7 @@ def test_of_a_large_file_only_the_missing_blocks_are_sent_again(
 def test_a_file_that_changes_while_it_is_uploaded_becomes_no_blob(
     azurite: Azurite, container: ContainerClient, large: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It would hold a mixture. A small file is either sent as it was when it was looked at, or not."""
+    """The blob would be a mixture. A small file is sent as it was when it was checked, or not at all."""
     content = large.read_bytes()
     meddled = list[int]()
 
@@ -211,7 +211,7 @@ def test_a_file_that_changes_while_it_is_uploaded_becomes_no_blob(
 def test_a_file_that_cannot_be_read_is_named(
     azurite: Azurite, container: ContainerClient, shards: list[Path]
 ) -> None:
-    """It ends the upload, and a repeated one goes on."""
+    """The upload stops, and a repeated one continues."""
     shards[0].unlink()
     refused = pytest.raises(CliError, match=f"{shards[0]}: cannot be read: .* No such file")
     with ShardUploader.connected(azurite.connection_string(), container.container_name) as uploader, refused:
@@ -221,7 +221,7 @@ def test_a_file_that_cannot_be_read_is_named(
 def test_the_marker_is_written_last_and_again_only_after_another_shard(
     azurite: Azurite, container: ContainerClient, shards: list[Path]
 ) -> None:
-    """A marker that is written again stands for other files: a repeated upload of the same ones leaves it alone."""
+    """A marker that is written again stands for other files, so repeating the same upload does not write it."""
     names = [f"split=train/{shard.name}" for shard in shards]
     with ShardUploader.connected(azurite.connection_string(), container.container_name) as uploader:
         upload_all(uploader, shards[:3], TARGET, names=names[:3])

@@ -1,4 +1,4 @@
-"""`landfall validate` of addresses, against Azurite: signed, opened by the environment, and not to be read."""
+"""`landfall validate` of URLs, against Azurite: signed, opened by the environment, and unreadable ones."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NAMES = ["train-00000-of-00001.tfrecord", "50% größe ✓ #1?.tfrecord", "a/b c
 
 @pytest.fixture(scope="module")
 def service(azurite: Azurite) -> Iterator[BlobServiceClient]:
-    """The data account, with a sound shard under every name."""
+    """The data account, with a valid shard under every name."""
     with BlobServiceClient.from_connection_string(azurite.connection_string(DATA_ACCOUNT)) as opened:
         container = opened.create_container("validated")
         for name in NAMES:
@@ -32,7 +32,7 @@ def service(azurite: Azurite) -> Iterator[BlobServiceClient]:
 
 
 def judged(capsys: pytest.CaptureFixture[str], *addresses: str) -> tuple[int | str | None, list[dict[str, Any]], str]:
-    """Validate addresses; return exit status, objects and all output."""
+    """Validate URLs; return the exit status, the objects and all output."""
     status, out, err = landfall(capsys, "validate", *addresses, "--json", "--processes", 1)
     return status, [json.loads(line) for line in out.splitlines()], out + err
 
@@ -45,7 +45,7 @@ def test_what_the_environment_opens(
     service: BlobServiceClient,
     name: str,
 ) -> None:
-    """DataStorage opens an address of its account, whatever characters the name has."""
+    """DataStorage opens a URL of its account, with any characters in the name."""
     monkeypatch.setenv("DataStorage", azurite.connection_string(DATA_ACCOUNT))
     url = service.get_blob_client("validated", name).url
     status, (one,), _ = judged(capsys, url)
@@ -78,7 +78,7 @@ def test_what_is_not_there(
     service: BlobServiceClient,
     path: str,
 ) -> None:
-    """A typing error in the name or the container is no verdict on a shard: it is gone, and the others are judged."""
+    """A misspelt name or container is reported as missing, not as a verdict, and the others are validated."""
     monkeypatch.setenv("DataStorage", azurite.connection_string(DATA_ACCOUNT))
     sound = service.get_blob_client("validated", NAMES[0]).url
     status, every, _ = judged(capsys, f"{azurite.blob_url()}/{path}", sound)

@@ -1,4 +1,4 @@
-"""Azure ML as the contract tests see it: in memory, and as the real client sees the emulator."""
+"""Azure ML in two forms for the contract tests: in memory, and the emulator behind the real client."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ COMMANDS = {
     "Failed": "python -c \"import sys; print('about to fail'); sys.exit(1)\"",
     "Running": 'python -c "import time; time.sleep(600)"',
 }
-"""What a job must do so that the emulator takes it to a status."""
+"""Status → a command that brings an emulated job to it."""
 
 
 class Bench(Protocol):
-    """A job service and a registry, and what brings their jobs to an end."""
+    """A job service and a registry, with a way to end their jobs."""
 
     @property
     def jobs(self) -> JobService:
@@ -49,7 +49,7 @@ class Bench(Protocol):
         ...
 
     def reach(self, name: str, status: str) -> None:
-        """Have a job, submitted with the status's command, reach it."""
+        """Bring a job that was submitted with the status's command to that status."""
         ...
 
     def versions(self, model: str) -> list[str]:
@@ -83,7 +83,7 @@ class EmulatorBench:
 
     @classmethod
     def of(cls, emulator: AzureMl, client: WorkspaceClient) -> EmulatorBench:
-        """Put them together."""
+        """Build the bench from its parts."""
         return cls(emulator, client, AzureMLJobs(client), AzureMLModels(client))
 
     def reach(self, name: str, status: str) -> None:
@@ -94,7 +94,7 @@ class EmulatorBench:
 
 
 def job_spec(reaches: str = "Running", *, name: str | None = None, **members: Any) -> JobSpec:
-    """A job of its own name, with the command that takes it to a status."""
+    """Return the spec of a job with its own name and the command that brings it to a status."""
     if not (TRAINING_ENVIRONMENT / "bin" / "mpirun").exists():
         pytest.skip("needs .venv-training with Open MPI: run `make setup`")
     name = name or next(_NAMES)

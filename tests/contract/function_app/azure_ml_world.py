@@ -39,7 +39,7 @@ sys.argv = ["train", "--data", job.data, "--manifest", job.manifest, "--output",
 sys.argv += ["--checkpoint", job.checkpoints, "--report", f"{job.report}/training_report.json"]
 runpy.run_path("scripts/stand_in.py", run_name="__main__")
 """
-"""The stand-in, started as Landfall's own training is."""
+"""Starts the stand-in in the same way as Landfall's own training."""
 DATASTORES = {"landfall_datasets": "datasets", "landfall_state": "landfall", "landfall_runs": "runs"}
 SIZES = b"{sizes: [{vm_size: Standard_NC24ads_A100_v4}]}"
 CLUSTERS = Clusters(clusters=parse_clusters(b"cluster: %b\nother-cluster: %b" % (SIZES, SIZES), "clusters.yaml"))
@@ -47,12 +47,12 @@ CLUSTERS = Clusters(clusters=parse_clusters(b"cluster: %b\nother-cluster: %b" % 
 
 @dataclass(kw_only=True)
 class Twin:
-    """A world, the emulator behind it, and what people do and read."""
+    """A world, the emulator behind it, and the actions and notifications of people."""
 
     world: AzuriteWorld
     emulator: AzureMl
     account: str
-    """Name of the one storage account."""
+    """The name of the only storage account."""
 
     def add_pipeline(
         self,
@@ -62,7 +62,7 @@ class Twin:
         other_clusters: tuple[str, ...] = ("other-cluster",),
         **variables: str,
     ) -> None:
-        """Put a pipeline into service, whose jobs run the stand-in with these variables."""
+        """Deploy a pipeline whose jobs run the stand-in with these variables."""
         train = pipeline().train
         options = replace(train.options, per_process_batch_size=2)
         train = train.model_copy(
@@ -112,7 +112,7 @@ class Twin:
         return self.serve(dataset)
 
     def advance(self, seconds: float) -> None:
-        """Move the emulator's clock."""
+        """Advance the emulator's clock."""
         self.emulator.twin("POST", "clock", {"advance_s": seconds})
 
     def run_text(self, run: RunRecord) -> str:
@@ -120,17 +120,17 @@ class Twin:
         return "\n".join(describe_run(call(self.world, "GET", f"/api/runs/{run.run_id}").json()))
 
     def why(self, subject: str) -> str:
-        """Return what `landfall why` answers."""
+        """Return the answer of `landfall why`."""
         return call(self.world, "GET", f"/api/why/{subject}").text
 
     def received(self, run: RunRecord) -> str:
-        """Return the text of what people have received about a run."""
+        """Return the text of the notifications about a run."""
         return "\n".join(str(n.content["text"]) for n in self.world.people.received if n.subject == run.run_id)
 
 
 @contextmanager
 def running_twin(directory: Path, azurite: Azurite, connection: str) -> Iterator[Twin]:
-    """Start an emulator whose only account is one that no test has used; open a world in the same account."""
+    """Start an emulator with one unused account, and open a world in the same account."""
     name = next(part for part in connection.split(";") if part.startswith("AccountName=")).partition("=")[2]
     account = replace(azurite, accounts={name: account_key(connection)})
     emulator = start_with_cluster(directory, account)
@@ -138,7 +138,7 @@ def running_twin(directory: Path, azurite: Azurite, connection: str) -> Iterator
         emulator.put("computes/other-cluster", cluster_body()).raise_for_status()
         _publish(emulator, connection, name)
         with adapter_client(emulator) as client, pytest.MonkeyPatch.context() as patch:
-            patch.setitem(OPTIONS, "retry_backoff_factor", 0.0)  # the SDK repeats without a pause
+            patch.setitem(OPTIONS, "retry_backoff_factor", 0.0)  # the SDK retries without a pause
             yield Twin(
                 world=_world(connection, client, f"{emulator.url}/blob/{name}"), emulator=emulator, account=name
             )

@@ -1,4 +1,4 @@
-"""The ports of contract tests: each test has tables, containers and queues of its own in the worker's Azurite."""
+"""The ports of contract tests: each test has its own tables, containers and queues in the worker's Azurite."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def host_storage(azurite: Azurite) -> Iterator[StorageConnection]:
 
 @pytest.fixture
 def unique() -> str:
-    """A name that no other test has: letters and digits, as tables, queues and containers take it."""
+    """Return a unique name of letters and digits, which tables, queues and containers accept."""
     return f"t{uuid.uuid4().hex[:12]}"
 
 

@@ -1,4 +1,4 @@
-"""The adapters on the real client: calls, faults, and what of the pinned SDK they lean on."""
+"""The adapters with the real client: calls, faults, and the internals of the pinned SDK that they use."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def jobs(workspace_client: WorkspaceClient) -> AzureMLJobs:
 
 
 def fault(emulator: AzureMl, path: str, *, method: str = "PUT", times: int = 1, **do: Any) -> None:
-    """Script what the next calls get."""
+    """Script the responses to the next calls."""
     emulator.twin("POST", "faults", {"match": {"method": method, "path": path}, "times": times, "do": do})
 
 
 def test_a_submission_is_one_put(jobs: AzureMLJobs, azure_ml: AzureMl) -> None:
-    """Everything that a job refers to is registered, so nothing is looked up or uploaded on the way."""
+    """All assets are registered already, so nothing is looked up or uploaded."""
     spec = job_spec(inputs=INPUTS, outputs=OUTPUTS)
     before = len(azure_ml.calls("/subscriptions/"))
     jobs.submit(spec)
@@ -54,7 +54,7 @@ def test_a_submission_is_one_put(jobs: AzureMLJobs, azure_ml: AzureMl) -> None:
 
 
 def test_the_body_says_what_the_spec_says(jobs: AzureMLJobs, azure_ml: AzureMl) -> None:
-    """Mounts, distribution, time limit and the full ids arrive as the service wants them."""
+    """Mounts, distribution, time limit and full ids have the form that the service requires."""
     spec = job_spec(inputs=INPUTS, outputs=OUTPUTS, num_nodes=2, processes_per_node=3)
     jobs.submit(spec)
     sent = azure_ml.get(f"jobs/{spec.name}")["properties"]
@@ -80,7 +80,7 @@ def test_the_body_says_what_the_spec_says(jobs: AzureMLJobs, azure_ml: AzureMl) 
 
 
 def says(sent: Any, planned: Any) -> bool:
-    """Whether a stored body has all that a plan says; the SDK and the service add empty members of their own."""
+    """Whether a stored body contains a plan; the SDK and the service add empty members."""
     if isinstance(planned, dict):
         return isinstance(sent, dict) and all(
             name in sent and says(sent[name], value) for name, value in planned.items()
@@ -92,7 +92,7 @@ def says(sent: Any, planned: Any) -> bool:
 def test_a_plan_shows_the_body_that_is_sent(
     jobs: AzureMLJobs, workspace_client: WorkspaceClient, azure_ml: AzureMl, timeout_s: int
 ) -> None:
-    """With nothing left out but what says nothing: empty members, and what the service adds."""
+    """It leaves out only what carries no information: empty members, and what the service adds."""
     spec = job_spec(inputs=INPUTS, outputs=OUTPUTS, num_nodes=2, processes_per_node=3, timeout_s=timeout_s)
     planned = job_body(spec, workspace_client.workspace)["properties"]
     jobs.submit(spec)
@@ -116,7 +116,7 @@ def test_a_plan_shows_the_body_that_is_sent(
 def test_other_launchers_get_the_body_that_the_service_wants(
     workspace_client: WorkspaceClient, azure_ml: AzureMl, distribution: Any, processes: int, expected: dict[str, Any]
 ) -> None:
-    """Nothing else of the job differs; the emulator's schema has no other members either."""
+    """The rest of the job is the same; the emulator's schema accepts no other members."""
     jobs = AzureMLJobs(workspace_client)
     spec = job_spec(num_nodes=2, processes_per_node=processes, distribution=distribution)
     jobs.submit(spec)
@@ -127,7 +127,7 @@ def test_other_launchers_get_the_body_that_the_service_wants(
 
 
 def test_a_service_that_stays_away_is_unavailable(jobs: AzureMLJobs, azure_ml: AzureMl) -> None:
-    """After the client's own tries the queue delivers the request again."""
+    """After the client's own retries, the queue delivers the request again."""
     spec = job_spec()
     fault(azure_ml, f"/jobs/{spec.name}", times=4, status=429, retry_after_s=0)
     with pytest.raises(ServiceUnavailableError, match=spec.name):
@@ -135,7 +135,7 @@ def test_a_service_that_stays_away_is_unavailable(jobs: AzureMLJobs, azure_ml: A
 
 
 def test_an_answer_lost_after_the_effect_meets_the_job(jobs: AzureMLJobs, azure_ml: AzureMl) -> None:
-    """The client's repetition is the same PUT, so there is one job."""
+    """The client repeats the same PUT, so there is one job."""
     spec = job_spec("Completed")
     fault(azure_ml, f"/jobs/{spec.name}", drop_after=True)
     jobs.submit(spec)
@@ -143,7 +143,7 @@ def test_an_answer_lost_after_the_effect_meets_the_job(jobs: AzureMLJobs, azure_
 
 
 def test_a_taken_name_with_our_spec_hash_is_ours(jobs: AzureMLJobs, azure_ml: AzureMl) -> None:
-    """Where the service finds a difference in what we hold to be the same, the hash decides: it was submitted."""
+    """If the service finds a difference in an equal job, the hash decides that it was submitted already."""
     spec = job_spec()
     jobs.submit(spec)
     do: dict[str, Any] = {
@@ -164,7 +164,7 @@ def test_what_the_service_will_never_take_is_refused(jobs: AzureMLJobs) -> None:
 
 
 def test_a_missing_role_says_where_to_look(jobs: AzureMLJobs, azure_ml: AzureMl) -> None:
-    """The commonest mistake of a first deployment."""
+    """It is the most common mistake of a first deployment."""
     spec = job_spec()
     fault(azure_ml, f"/jobs/{spec.name}", status=403, code="AuthorizationFailed", message="no right")
     with pytest.raises(SubmissionRefusedError, match="role on the workspace"):
@@ -172,7 +172,7 @@ def test_a_missing_role_says_where_to_look(jobs: AzureMLJobs, azure_ml: AzureMl)
 
 
 def test_the_sdk_is_the_one_whose_inside_we_read(workspace_client: WorkspaceClient) -> None:
-    """Logs come from ``jobs._runs_operations``: look at azure_ml_logs.py before the pin moves."""
+    """Logs come from ``jobs._runs_operations``: read azure_ml_logs.py before changing the pinned version."""
     operations = workspace_client.get().jobs._runs_operations
     assert ("1.35.2", True) == (importlib.metadata.version("azure-ai-ml"), callable(operations.get_run_details))
 
@@ -181,7 +181,7 @@ LOG = "user_logs/std_log_process_0.txt"
 
 
 def client_of_a_run(address: str) -> Any:
-    """Stand in for a client that knows one run, whose log is at an address."""
+    """Replace the client by one that knows a single run, with a log at a URL."""
     details = SimpleNamespace(log_files={LOG: address})
     operations = SimpleNamespace(get_run_details=lambda _: details)
     return SimpleNamespace(jobs=SimpleNamespace(_runs_operations=operations))
@@ -190,7 +190,7 @@ def client_of_a_run(address: str) -> Any:
 def test_a_log_that_is_refused_once_is_read_over_the_same_connection(
     azurite: Azurite, host_storage: StorageConnection, unique: str
 ) -> None:
-    """The SDK drops the refusal unread when it asks again; its connection would stay open until it is collected."""
+    """The SDK does not read the first response when it retries, so the connection would stay open until collected."""
     host_storage.blob_service.create_container(unique, public_access="blob")
     host_storage.blob_service.get_blob_client(unique, LOG).upload_blob(b"epoch 1\nepoch 2\n")
     refusals, threads = [StorageFault.BUSY], set[threading.Thread]()
@@ -210,7 +210,7 @@ def test_a_log_that_is_refused_once_is_read_over_the_same_connection(
 def test_an_identity_with_a_role_on_the_subscription_reads_quotas(
     workspace_client: WorkspaceClient, azure_ml: AzureMl
 ) -> None:
-    """The size's quota is found by its name, in use by the nodes there are; what was read is kept for a while."""
+    """The size's quota is found by its name, used by the current nodes; the result is cached for a while."""
     before = len(azure_ml.calls("/usages"))
     jobs = AzureMLJobs(WorkspaceClient(workspace_client.workspace, None))
     found = jobs.capacity()
@@ -229,7 +229,7 @@ def test_an_identity_with_a_role_on_the_subscription_reads_quotas(
 
 
 def test_what_cannot_be_read_of_clusters_is_not_asked_for_again_at_once(jobs: AzureMLJobs, azure_ml: AzureMl) -> None:
-    """A plan that is looked at twice does not wait twice."""
+    """A plan that is viewed twice does not wait twice."""
     fault(azure_ml, "/computes", method="GET", times=1, status=400, code="UserError", message="not now")
     for _ in range(2):
         with pytest.raises(SubmissionRefusedError, match=r"list the clusters of the workspace.*not now"):

@@ -1,4 +1,4 @@
-"""Jobs and models: what the double and the real adapter on the real client have in common."""
+"""Jobs and models: the behaviour that the double shares with the real adapter on the real client."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ BOTH = ["memory", pytest.param("emulator", marks=pytest.mark.azurite)]
 
 @pytest.fixture(params=BOTH)
 def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
-    """Either of them."""
+    """The double or the real adapters."""
     if request.param == "memory":
         yield MemoryBench()
         return
@@ -52,12 +52,12 @@ def registration(run_id: str, version: str = "202611201200000042") -> ModelRegis
 
 
 def test_a_job_that_was_never_submitted_is_unknown(bench: Bench) -> None:
-    """None, and no error: whether that is bad is for the caller to say."""
+    """The result is None, not an error: the caller decides whether that is bad."""
     assert bench.jobs.status("landfall-unknown-a1") is None
 
 
 def test_a_submitted_job_is_known_by_its_name_and_tags(bench: Bench) -> None:
-    """The tags are what tells our job from a stranger of the same name."""
+    """The tags distinguish our job from another one of the same name."""
     spec = job_spec()
     bench.jobs.submit(spec)
     status = bench.jobs.status(spec.name)
@@ -67,7 +67,7 @@ def test_a_submitted_job_is_known_by_its_name_and_tags(bench: Bench) -> None:
 
 
 def test_the_same_job_submitted_again_meets_itself(bench: Bench) -> None:
-    """A repetition is harmless, also when the job has ended meanwhile."""
+    """Repeating a submission is harmless, even when the job has ended meanwhile."""
     spec = job_spec("Completed")
     bench.jobs.submit(spec)
     bench.reach(spec.name, "Completed")
@@ -75,7 +75,7 @@ def test_the_same_job_submitted_again_meets_itself(bench: Bench) -> None:
 
 
 def test_another_job_under_a_taken_name_is_refused(bench: Bench) -> None:
-    """A name stands for one spec; the refusal says so and does not come back."""
+    """A name stands for one spec; the error says so, and the request is not retried."""
     spec = job_spec()
     bench.jobs.submit(spec)
     other = job_spec("Completed", name=spec.name)
@@ -86,7 +86,7 @@ def test_another_job_under_a_taken_name_is_refused(bench: Bench) -> None:
 
 
 def test_a_job_for_a_compute_that_is_gone_is_refused_with_its_name(bench: Bench) -> None:
-    """The service does not say which compute; its codes decide the failure class."""
+    """The service does not name the compute; its error codes decide the failure class."""
     if isinstance(bench.jobs, MemoryJobs):
         bench.jobs.deleted_computes.add("gone-cluster")
     with pytest.raises(SubmissionRefusedError, match="has no cluster gone-cluster") as refused:
@@ -105,7 +105,7 @@ def test_a_job_for_a_compute_that_is_gone_is_refused_with_its_name(bench: Bench)
 def test_a_job_whose_files_are_not_published_is_refused_with_the_fix(
     bench: Bench, member: str, asset: str, words: str
 ) -> None:
-    """Before the service has the job; nothing is known of its name afterwards."""
+    """The service has no job of that name afterwards."""
     asset = f"{WORKSPACE_ID}/{asset}/versions/0123456789abcdef"
     if isinstance(bench.jobs, MemoryJobs):
         bench.jobs.unpublished.add(asset)
@@ -119,13 +119,13 @@ def test_a_job_whose_files_are_not_published_is_refused_with_the_fix(
 
 
 def test_the_assets_of_a_job_name_its_image(bench: Bench) -> None:
-    """That of the environment, as it was published."""
+    """It is the image of the environment, as published."""
     found = bench.jobs.assets(job_spec())
     assert "/" in str(found.image)
 
 
 def test_the_commit_that_was_published_with_the_code_is_known(bench: Bench, tmp_path: Path) -> None:
-    """As the client sends it and the service keeps it; without one, the answer says why."""
+    """The client sends it and the service stores it; without a commit, the answer says why."""
     if not isinstance(bench, EmulatorBench):
         pytest.skip("publishes to the service")
     workspace = AzureMlWorkspace(bench.client.get())
@@ -141,7 +141,7 @@ def test_the_commit_that_was_published_with_the_code_is_known(bench: Bench, tmp_
 
 
 def test_a_canceled_job_ends_canceled(bench: Bench) -> None:
-    """Asking is enough; the end comes by itself."""
+    """The request is enough; the job ends by itself."""
     spec = job_spec()
     bench.jobs.submit(spec)
     bench.jobs.cancel(spec.name)
@@ -151,7 +151,7 @@ def test_a_canceled_job_ends_canceled(bench: Bench) -> None:
 
 
 def test_canceling_a_job_that_has_ended_changes_nothing(bench: Bench) -> None:
-    """It ended before the request came."""
+    """The job had ended before the request."""
     spec = job_spec("Completed")
     bench.jobs.submit(spec)
     bench.reach(spec.name, "Completed")
@@ -161,13 +161,13 @@ def test_canceling_a_job_that_has_ended_changes_nothing(bench: Bench) -> None:
 
 
 def test_canceling_an_unknown_job_is_refused(bench: Bench) -> None:
-    """There is nothing to cancel, and trying again will not help."""
+    """There is nothing to cancel, and retrying does not help."""
     with pytest.raises(SubmissionRefusedError, match="does not know it"):
         bench.jobs.cancel("landfall-unknown-a1")
 
 
 def test_the_log_tail_is_the_end_and_no_more_than_asked_for(bench: Bench) -> None:
-    """A log may be gigabytes; people want its last lines."""
+    """A log may have gigabytes; people need its last lines."""
     spec = job_spec("Completed")
     bench.jobs.submit(spec)
     bench.reach(spec.name, "Completed")
@@ -177,7 +177,7 @@ def test_the_log_tail_is_the_end_and_no_more_than_asked_for(bench: Bench) -> Non
 
 
 def test_each_rank_has_a_log_that_is_read_in_parts(bench: Bench) -> None:
-    """From any byte on; beyond the end there is nothing, and of a rank that wrote nothing there is no log."""
+    """Parts start at any byte; after the end there is nothing, and a rank that wrote nothing has no log."""
     spec = job_spec("Completed", command=TWO_RANKS, processes_per_node=2)
     bench.jobs.submit(spec)
     bench.reach(spec.name, "Completed")
@@ -200,7 +200,7 @@ def test_each_rank_has_a_log_that_is_read_in_parts(bench: Bench) -> None:
 
 
 def test_what_a_job_logs_to_mlflow_is_read_with_its_last_values(bench: Bench) -> None:
-    """By the real client, without a setting of the script's own; what is no finite number is left out."""
+    """The real client needs no setting in the script; values that are not finite are left out."""
     spec = job_spec("Completed", command=f'python -c "{LOGS_TO_MLFLOW}"')
     bench.jobs.submit(spec)
     bench.reach(spec.name, "Completed")
@@ -211,7 +211,7 @@ def test_what_a_job_logs_to_mlflow_is_read_with_its_last_values(bench: Bench) ->
 
 
 def test_a_job_that_logged_nothing_has_no_metrics(bench: Bench) -> None:
-    """Nor has one that the service does not know."""
+    """The same holds for a job that the service does not know."""
     spec = job_spec("Completed")
     bench.jobs.submit(spec)
     bench.reach(spec.name, "Completed")
@@ -219,7 +219,7 @@ def test_a_job_that_logged_nothing_has_no_metrics(bench: Bench) -> None:
 
 
 def test_a_failed_job_says_why(bench: Bench) -> None:
-    """The service's own message and the log are what a person starts from."""
+    """The service's message and the log are the starting points for people."""
     spec = job_spec("Failed")
     bench.jobs.submit(spec)
     bench.reach(spec.name, "Failed")
@@ -230,7 +230,7 @@ def test_a_failed_job_says_why(bench: Bench) -> None:
 
 
 def test_a_model_version_registered_again_meets_itself(bench: Bench) -> None:
-    """Its version is explicit, so a repetition makes no second one."""
+    """The version is explicit, so a repetition creates no second one."""
     spec = job_spec("Completed", outputs=MODEL)
     bench.jobs.submit(spec)
     bench.reach(spec.name, "Completed")
@@ -241,7 +241,7 @@ def test_a_model_version_registered_again_meets_itself(bench: Bench) -> None:
 
 
 def test_a_model_version_of_another_run_is_refused(bench: Bench) -> None:
-    """What a version is made of never changes."""
+    """The source of a model version never changes."""
     first, second = job_spec("Completed", outputs=MODEL), job_spec("Completed", outputs=MODEL)
     for spec in (first, second):
         bench.jobs.submit(spec)
@@ -254,7 +254,7 @@ def test_a_model_version_of_another_run_is_refused(bench: Bench) -> None:
 
 
 def test_a_tag_of_a_model_version_is_set_and_removed_and_nothing_else_changes(bench: Bench) -> None:
-    """Registering the version again leaves the tag; a version that does not exist is refused, and not found."""
+    """Registering the version again keeps the tag; a version that does not exist is reported as not found."""
     spec = job_spec("Completed", outputs=MODEL)
     bench.jobs.submit(spec)
     bench.reach(spec.name, "Completed")
@@ -277,7 +277,7 @@ def test_a_tag_of_a_model_version_is_set_and_removed_and_nothing_else_changes(be
 
 
 def test_jobs_of_ours_are_listed_by_their_tag(bench: Bench) -> None:
-    """With what tells whose they are; jobs of others are not among them."""
+    """The tags show whose they are; jobs of others are not listed."""
     spec, strange = job_spec("Completed"), job_spec("Completed", tags={"owner": "another team"})
     for each in (spec, strange):
         bench.jobs.submit(each)
@@ -286,14 +286,14 @@ def test_jobs_of_ours_are_listed_by_their_tag(bench: Bench) -> None:
 
 
 def test_a_compute_is_there_or_not(bench: Bench) -> None:
-    """A deleted cluster is an answer, no error."""
+    """A deleted cluster is an answer, not an error."""
     if isinstance(bench.jobs, MemoryJobs):
         bench.jobs.deleted_computes.add("gone-cluster")
     assert [True, False] == [bench.jobs.has_compute(name) for name in ("cluster", "gone-cluster")]
 
 
 def test_the_snippet_of_the_page_on_the_registry_finds_the_current_version(bench: Bench) -> None:
-    """With the client of azure-ai-ml and nothing of Landfall: by the tag, the later promotion of two, or none."""
+    """It needs only azure-ai-ml, and finds the tagged version, the later one of two promotions, or none."""
     if not isinstance(bench, EmulatorBench):
         return  # the double has no client for others
     page = (REPOSITORY / "docs" / "registry.md").read_text(encoding="utf-8")
@@ -316,7 +316,7 @@ def test_the_snippet_of_the_page_on_the_registry_finds_the_current_version(bench
 
 
 def test_clusters_are_seen_with_their_nodes_and_quotas_only_with_a_role(bench: Bench) -> None:
-    """The app's identity has a role on the workspace alone, which quotas do not belong to."""
+    """The app's identity has a role on the workspace, but quotas belong to the subscription."""
     found = bench.jobs.capacity()
     assert ((), ROLE_MISSING) == (found.quotas, found.refusal)
     if isinstance(bench, EmulatorBench):

@@ -1,4 +1,4 @@
-"""Each fault of the emulated Azure ML, and what the adapter on the real client makes of it."""
+"""Each fault of the emulated Azure ML, and its handling by the adapter with the real client."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.azurite
 
 @dataclass
 class FakeTime:
-    """A monotonic clock that only waiting moves."""
+    """A monotonic clock that only waiting advances."""
 
     now_s: float = 1000.0
     waits_s: list[float] = field(default_factory=list)
@@ -39,13 +39,13 @@ class FakeTime:
 
 @pytest.fixture
 def time() -> FakeTime:
-    """The clock by which the adapter paces itself."""
+    """The clock that paces the adapter."""
     return FakeTime()
 
 
 @pytest.fixture
 def jobs(workspace_client: WorkspaceClient, time: FakeTime, monkeypatch: pytest.MonkeyPatch) -> AzureMLJobs:
-    """The adapter with a pace of its own, whose SDK does not pause: a throttled test leaves nothing to the next."""
+    """The adapter with its own pace and an SDK that does not pause, so that throttling affects no other test."""
     monkeypatch.setitem(OPTIONS, "retry_backoff_factor", 0.0)
     client = WorkspaceClient(workspace_client.workspace, "0" * 8, pace=Pace(now_s=time.read, wait=time.wait))
     return AzureMLJobs(client)
@@ -53,7 +53,7 @@ def jobs(workspace_client: WorkspaceClient, time: FakeTime, monkeypatch: pytest.
 
 @pytest.fixture(autouse=True)
 def no_faults_left(azure_ml: AzureMl) -> Iterator[None]:
-    """Undo what a test switches on."""
+    """Remove the faults that a test sets."""
     yield
     azure_ml.twin("DELETE", "faults")
 
@@ -73,18 +73,18 @@ TEMPORARY = {
     AnswerFault.TRUNCATED: (1, r"answer \(201\) cannot be read"),
     AnswerFault.UNAVAILABLE: (4, r"\(503\)"),
 }
-"""Fault → how often the client's own tries meet it, and what is reported."""
+"""Fault → how many of the client's own attempts meet it, and the reported error."""
 FINAL = {
     AnswerFault.FORBIDDEN: ("403/AuthorizationFailed", "role on the workspace"),
     AnswerFault.NAME_TAKEN: ("400/JobPropertyImmutable", "another job has this name"),
     AnswerFault.QUOTA: ("400/UserError/ClusterCoreQuotaReached", "exceeding quota limits of Core"),
     AnswerFault.UNKNOWN_COMPUTE: ("400/UserError/BadArgument/UnknownTargetType", "has no cluster cluster. Create it"),
 }
-"""Fault → the refusal's codes and words."""
+"""Fault → the codes and words of the refusal."""
 
 
 def test_every_answer_is_in_one_of_the_tables() -> None:
-    """Each is either tried again or final."""
+    """Each fault is either retried or final."""
     assert set(AnswerFault) == TEMPORARY.keys() | FINAL.keys()
 
 
@@ -92,7 +92,7 @@ def test_every_answer_is_in_one_of_the_tables() -> None:
 def test_a_passing_fault_is_unavailable_and_the_next_submission_has_one_job(
     jobs: AzureMLJobs, azure_ml: AzureMl, time: FakeTime, fault: AnswerFault
 ) -> None:
-    """Whether the job was created is not known: the next try creates it, or meets it."""
+    """It is unknown whether the job was created: the next attempt creates it, or finds it."""
     spec = job_spec()
     times, words = TEMPORARY[fault]
     switch_on(azure_ml, fault, spec.name, times)
@@ -108,7 +108,7 @@ def test_a_passing_fault_is_unavailable_and_the_next_submission_has_one_job(
 def test_a_final_fault_is_refused_with_the_service_s_codes(
     jobs: AzureMLJobs, azure_ml: AzureMl, fault: AnswerFault
 ) -> None:
-    """Another try would have the same answer; the codes decide the failure class."""
+    """A retry would have the same result; the codes decide the failure class."""
     spec = job_spec()
     codes, words = FINAL[fault]
     switch_on(azure_ml, fault, spec.name)
@@ -118,7 +118,7 @@ def test_a_final_fault_is_refused_with_the_service_s_codes(
 
 
 def test_a_token_that_has_expired_is_not_used_again(jobs: AzureMLJobs, azure_ml: AzureMl) -> None:
-    """The credential keeps its token for a day; only a new client asks for another one."""
+    """The credential caches its token for a day; only a new client requests another one."""
     spec = job_spec()
     switch_on(azure_ml, AnswerFault.EXPIRED_TOKEN, spec.name)
     outcomes = list[type[LandfallError] | None]()
@@ -136,7 +136,7 @@ def test_a_token_that_has_expired_is_not_used_again(jobs: AzureMLJobs, azure_ml:
 def test_no_request_is_sent_before_the_time_that_azure_ml_asked_to_wait_for(
     jobs: AzureMLJobs, azure_ml: AzureMl, time: FakeTime
 ) -> None:
-    """Reads are counted apart from writes: they go on."""
+    """Reads are limited separately from writes, so they continue."""
     spec = job_spec()
     switch_on(azure_ml, AnswerFault.THROTTLED, spec.name)
     for words in ("asks to wait for 20 s", "the next one is sent in 20 s"):
@@ -151,14 +151,14 @@ def test_no_request_is_sent_before_the_time_that_azure_ml_asked_to_wait_for(
 
 
 def test_a_sweep_of_many_runs_sends_five_reads_a_second(jobs: AzureMLJobs, time: FakeTime) -> None:
-    """The sixth read waits for the first one's second to end."""
+    """The sixth read waits until a second after the first one."""
     for number in range(2 * READS_PER_S + 1):
         jobs.status(f"landfall-none-{number}-a1")
     assert (2, 2.0) == (len(time.waits_s), sum(time.waits_s))
 
 
 def test_answers_say_how_many_requests_a_caller_has_left(azure_ml: AzureMl) -> None:
-    """As recorded from the service: the first read leaves 249."""
+    """As recorded from the service, the first read leaves 249."""
     with azure_ml.http() as http:
         secret = {"X-IDENTITY-HEADER": "secret-of-the-tests"}
         token = http.get("/msi/token?resource=x&client_id=another", headers=secret).json()["access_token"]
@@ -170,7 +170,7 @@ def test_answers_say_how_many_requests_a_caller_has_left(azure_ml: AzureMl) -> N
 
 
 def test_a_job_that_is_canceled_before_its_fault_has_not_met_it(jobs: AzureMLJobs, azure_ml: AzureMl) -> None:
-    """It waits for the only node when it ends. Removing the scripts of calls leaves its fault."""
+    """It waits for the only node when it is canceled. Removing the scripts of calls keeps its fault."""
     azure_ml.put("computes/narrow", cluster_body(max_nodes=1)).raise_for_status()
     first, second = job_spec(compute="narrow"), job_spec(compute="narrow")
     jobs.submit(first)
@@ -188,7 +188,7 @@ def test_a_job_that_is_canceled_before_its_fault_has_not_met_it(jobs: AzureMLJob
 
 
 def test_not_responding_passes(jobs: AzureMLJobs, azure_ml: AzureMl) -> None:
-    """Azure ML's word is passed on as it is, and the job goes on when the time has passed."""
+    """Azure ML's status is passed on unchanged, and the job continues after that time."""
     for fault, word in ((LifeFault.NOT_RESPONDING, "NotResponding"), (LifeFault.UNKNOWN_STATE, "Hibernating")):
         spec = job_spec("Completed")
         switch_on(azure_ml, fault, spec.name)
@@ -211,7 +211,7 @@ def test_a_build_that_takes_an_hour_is_preparing(jobs: AzureMLJobs, azure_ml: Az
 
 
 def test_a_cluster_that_is_deleted_leaves_its_job_queued(jobs: AzureMLJobs, azure_ml: AzureMl) -> None:
-    """Until it is canceled."""
+    """It stays queued until it is canceled."""
     azure_ml.put("computes/doomed", cluster_body()).raise_for_status()
     spec = job_spec(compute="doomed")
     switch_on(azure_ml, LifeFault.COMPUTE_GONE, spec.name)
@@ -233,7 +233,7 @@ def test_a_cluster_that_is_deleted_leaves_its_job_queued(jobs: AzureMLJobs, azur
 def test_a_job_that_the_service_fails_says_why(
     jobs: AzureMLJobs, azure_ml: AzureMl, fault: LifeFault, codes: str, words: str
 ) -> None:
-    """Codes and message come from the run history."""
+    """The codes and the message come from the run history."""
     spec = job_spec()
     switch_on(azure_ml, fault, spec.name)
     jobs.submit(spec)

@@ -26,7 +26,7 @@ from tests.support.threads import at_once
 
 
 def stored(ledger: Ledger, letter: DeadLetter) -> DeadLetter:
-    """Add a letter and return it as the ledger has it, with its revision."""
+    """Add a letter; return it with its revision."""
     assert ledger.add_dead_letter(letter)
     found = ledger.dead_letter(letter.dead_letter_id)
     assert found is not None
@@ -39,7 +39,7 @@ def test_an_unknown_letter_is_none(ledger: Ledger) -> None:
 
 
 def test_a_letter_is_returned_as_it_was_added(ledger: Ledger) -> None:
-    """Every member survives, a payload of several columns too."""
+    """Every member is kept, including a payload of several columns."""
     letter = dead_letter_record(
         "ß✓" * 20_000,
         is_whole=False,
@@ -53,13 +53,13 @@ def test_a_letter_is_returned_as_it_was_added(ledger: Ledger) -> None:
 
 
 def test_a_letter_is_added_once(ledger: Ledger) -> None:
-    """If twenty callers find the same remains, one of them writes the row."""
+    """If twenty callers find the same dead message, one of them writes the row."""
     won = at_once([partial(ledger.add_dead_letter, dead_letter_record())] * 20)
     assert (1, 1) == (won.count(True), len(ledger.dead_letters()))
 
 
 def test_a_changed_letter_is_saved_under_its_revision(ledger: Ledger) -> None:
-    """If two callers replay it at once, the second gets a conflict."""
+    """If two callers replay it at once, the second one gets a conflict."""
     letter = stored(ledger, dead_letter_record())
     saved = ledger.save_dead_letter(replace(letter, num_replays=1))
     with pytest.raises(LedgerConflictError, match="read it again"):
@@ -68,13 +68,13 @@ def test_a_changed_letter_is_saved_under_its_revision(ledger: Ledger) -> None:
 
 
 def test_a_letter_that_was_never_added_cannot_be_saved(ledger: Ledger) -> None:
-    """Saving is no way around the insert."""
+    """A save does not replace the insert."""
     with pytest.raises(LedgerConflictError, match="is not there"):
         ledger.save_dead_letter(dead_letter_record())
 
 
 def test_waiting_letters_come_first_then_the_last_to_die(ledger: Ledger) -> None:
-    """Letters that need a decision come first, and a limit cuts off the others."""
+    """Letters that need a decision come first, and the limit cuts off the others."""
     for payload, minutes, state in (
         ("a", 1, "waiting"),
         ("b", 9, "replayed"),
@@ -88,14 +88,14 @@ def test_waiting_letters_come_first_then_the_last_to_die(ledger: Ledger) -> None
 
 
 def test_a_payload_that_is_too_long_keeps_its_beginning_and_says_so(ledger: Ledger) -> None:
-    """A row of a table is limited; half a message must not be replayed."""
+    """The size of a row is limited, and half a message must not be replayed."""
     letter = stored(ledger, dead_letter_record("x" * 300_000))
     assert (200 << 10, False) == (len(letter.payload), letter.is_whole)
 
 
 @dataclass(frozen=True)
 class Bench:
-    """A source, and what gives something up."""
+    """A source, and a way to give something up."""
 
     source: DeadLetterSource
     give_up: Callable[[str], object]
@@ -124,9 +124,9 @@ def in_memory(text: str) -> Undelivered:
 
 
 def write_blob(storage: StorageConnection, container: str, document: object, name: str | None = None) -> None:
-    """Leave a blob as Event Grid would."""
+    """Write a blob as Event Grid would."""
     client = storage.blob_service.get_container_client(container)
-    with contextlib.suppress(ResourceExistsError):  # made for the first one
+    with contextlib.suppress(ResourceExistsError):  # created for the first one
         client.create_container()
     text = document if isinstance(document, str) else json.dumps(document)
     client.upload_blob(name or f"SHARDS/2026/11/20/9/{abs(hash(text))}.json", text)
@@ -138,12 +138,12 @@ def payloads(bench: Bench, limit: int = 100) -> list[str]:
 
 
 def test_where_nothing_ever_died_there_is_nothing(bench: Bench) -> None:
-    """Neither queue nor container exists before the first death."""
+    """Neither queue nor container exists before the first dead letter."""
     assert [] == payloads(bench)
 
 
 def test_what_was_taken_is_gone(bench: Bench) -> None:
-    """Each is handed out once, where all goes well."""
+    """Each item is returned once, if nothing fails."""
     texts = [json.dumps({"id": str(number)}) for number in range(3)]
     for text in texts:
         bench.give_up(text)
@@ -151,7 +151,7 @@ def test_what_was_taken_is_gone(bench: Bench) -> None:
 
 
 def test_no_more_is_taken_than_was_asked_for(bench: Bench) -> None:
-    """A sweep has other work."""
+    """The limit leaves time for the other work of a sweep."""
     for number in range(4):
         bench.give_up(json.dumps({"id": str(number)}))
     assert 3 == len(payloads(bench, limit=3))
@@ -187,7 +187,7 @@ def test_a_blob_that_cannot_be_understood_stays(host_storage: StorageConnection,
 
 @pytest.mark.azurite
 def test_a_message_that_is_not_base64_is_taken_as_it_is(host_storage: StorageConnection, unique: str) -> None:
-    """Another program wrote it into the queue; the host could not even decode it."""
+    """Another program put it into the queue, and even the host could not decode it."""
     client = host_storage.queue_service.create_queue(f"{unique}-poison")
     client.send_message("{plain}")
     (found,) = PoisonQueue(host_storage, unique).undelivered(limit=10)
@@ -195,6 +195,6 @@ def test_a_message_that_is_not_base64_is_taken_as_it_is(host_storage: StorageCon
 
 
 def test_the_number_of_tries_is_the_hosts() -> None:
-    """The constant stands for host.json, which the adapter does not read."""
+    """The constant repeats the value in host.json, which the adapter does not read."""
     host = json.loads((REPOSITORY / "host.json").read_text(encoding="utf-8"))
     assert host["extensions"]["queues"]["maxDequeueCount"] == HOST_TRIES

@@ -1,4 +1,4 @@
-"""Documents and the queue of training requests: what the doubles and the adapters for storage keep."""
+"""Documents and the queue of training requests: behaviour that the doubles and the storage adapters share."""
 
 from __future__ import annotations
 
@@ -35,30 +35,30 @@ def documents(request: pytest.FixtureRequest, unique: str) -> DocumentStore:
 
 
 def test_a_document_that_was_never_written_is_none(documents: DocumentStore) -> None:
-    """Also where its container is not there yet."""
+    """This also holds if its container does not exist yet."""
     assert documents.read(PATH, max_bytes=10) is None
 
 
 def test_a_document_is_read_as_it_was_written(documents: DocumentStore) -> None:
-    """The first write makes whatever it needs."""
+    """The first write creates what it needs."""
     assert documents.write_once(PATH, b'{"shards": []}')
     assert b'{"shards": []}' == documents.read(PATH, max_bytes=14)
 
 
 def test_a_document_is_written_once(documents: DocumentStore) -> None:
-    """The second write returns that, and changes nothing."""
+    """The second write reports it and changes nothing."""
     assert [True, False] == [documents.write_once(PATH, content) for content in (b"first", b"second")]
     assert b"first" == documents.read(PATH, max_bytes=100)
 
 
 def test_an_empty_document_is_not_an_absent_one(documents: DocumentStore) -> None:
-    """No bytes, but written."""
+    """The document exists without bytes."""
     documents.write_once(PATH, b"")
     assert b"" == documents.read(PATH, max_bytes=100)
 
 
 def test_a_folder_has_documents_or_none(documents: DocumentStore) -> None:
-    """Also below it; the beginning of a name is no folder, and a missing container has none."""
+    """Documents in subfolders count; a prefix of a name is no folder, and a missing container has none."""
     assert not documents.has_any("manifests/digits")
     documents.write_once(PATH, b"")
     found = [documents.has_any(folder) for folder in ("manifests/digits", "manifests/digits/", "manifests/dig")]
@@ -66,7 +66,7 @@ def test_a_folder_has_documents_or_none(documents: DocumentStore) -> None:
 
 
 def test_the_documents_of_a_folder_are_named_in_order(documents: DocumentStore) -> None:
-    """Those below it too, and no more than asked for."""
+    """Documents in subfolders are listed, too, up to the limit."""
     assert documents.names("models/digits", most=5) == []
     for name in ("b.bin", "saved_model/a.pb", "saved_model/variables/0"):
         documents.write_once(f"models/digits/{name}", b"")
@@ -83,14 +83,14 @@ def test_a_document_larger_than_allowed_is_not_read(documents: DocumentStore) ->
 
 
 def test_a_document_may_be_written_over(documents: DocumentStore) -> None:
-    """The last content stays, shorter or longer; the first write makes whatever it needs."""
+    """The last content is kept, shorter or longer; the first write creates what it needs."""
     for content in (b"first", b"the second", b"3rd"):
         documents.write(PATH, content)
         assert content == documents.read(PATH, max_bytes=100)
 
 
 def test_a_deleted_document_is_none(documents: DocumentStore) -> None:
-    """However often it is deleted, and also where its container is not there yet."""
+    """Deleting it again, or from a missing container, is no error."""
     documents.delete(PATH)
     documents.write(PATH, b"content")
     for _ in range(2):
@@ -99,7 +99,7 @@ def test_a_deleted_document_is_none(documents: DocumentStore) -> None:
 
 
 def test_of_twenty_writers_one_wins(documents: DocumentStore) -> None:
-    """Twenty threads write the first document of a container at once; the winner's content stays."""
+    """Twenty threads write the first document of a container at once; the winner's content is kept."""
     contents = [f"writer {number}".encode() for number in range(20)]
     won = at_once([partial(documents.write_once, PATH, content) for content in contents])
     winners = [content for content, mine in zip(contents, won, strict=True) if mine]
@@ -108,12 +108,12 @@ def test_of_twenty_writers_one_wins(documents: DocumentStore) -> None:
 
 @dataclass(frozen=True)
 class Requests:
-    """A queue, and what its trigger would be given: messages as the Functions host decodes them."""
+    """A queue, and the messages that its trigger would receive, decoded as the Functions host does."""
 
     queue: MemoryRequestQueue | StorageRequestQueue
     received: Callable[[], list[str]]
     reappear: Callable[[], None]
-    """Let the time pass for which taken messages are hidden."""
+    """Let the time pass during which taken messages are hidden."""
 
 
 @pytest.fixture(params=BOTH)
@@ -149,13 +149,13 @@ def training_request(number: int = 1) -> TrainingRequest:
 
 
 def test_a_request_arrives_as_it_was_sent(requests: Requests) -> None:
-    """The first one makes the queue; what the trigger reads is the request."""
+    """The first request creates the queue; the trigger reads the request as sent."""
     requests.queue.send(training_request())
     assert [training_request()] == [TrainingRequest.from_json(text) for text in requests.received()]
 
 
 def test_a_hidden_request_comes_later_unless_it_is_deleted(requests: Requests) -> None:
-    """So a run is started by the queue's function only if the sender does not start it."""
+    """The queue's function therefore starts a run only if the sender does not start it."""
     kept = requests.queue.send(training_request(1), hidden_for=HIDDEN_FOR)
     deleted = requests.queue.send(training_request(2), hidden_for=HIDDEN_FOR)
     hidden = requests.queue.take(32, hidden_for=HIDDEN_FOR)
@@ -165,21 +165,21 @@ def test_a_hidden_request_comes_later_unless_it_is_deleted(requests: Requests) -
 
 
 def test_a_request_without_a_run_has_none(requests: Requests) -> None:
-    """The step resolves it then."""
+    """The step then resolves it."""
     sent = TrainingRequest(dataset_version=DIGITS, generation=1, trigger="closed")
     requests.queue.send(sent)
     assert [sent] == [TrainingRequest.from_json(text) for text in requests.received()]
 
 
 def test_twenty_senders_lose_no_request(requests: Requests) -> None:
-    """Also when all of them find the queue absent."""
+    """This holds even if none of them finds a queue."""
     at_once([partial(requests.queue.send, training_request(number)) for number in range(20)])
     generations = [TrainingRequest.from_json(text).generation for text in requests.received()]
     assert list(range(20)) == sorted(generations)
 
 
 def test_a_message_that_is_taken_is_hidden_and_comes_again(requests: Requests) -> None:
-    """As one that the host hands to a function: a process that takes it and ends before the delete loses nothing."""
+    """A process that takes it and dies before the delete loses nothing."""
     requests.queue.send_text("größe ✓")
     first = requests.queue.take(32, hidden_for=HIDDEN_FOR)
     hidden = requests.queue.take(32, hidden_for=HIDDEN_FOR)
@@ -190,7 +190,7 @@ def test_a_message_that_is_taken_is_hidden_and_comes_again(requests: Requests) -
 
 
 def test_a_message_that_is_deleted_is_gone(requests: Requests) -> None:
-    """No more are taken than are asked for; the others stay."""
+    """At most the requested number is taken; the others stay."""
     for text in ("one", "two", "three"):
         requests.queue.send_text(text)
     taken = requests.queue.take(2, hidden_for=timedelta(minutes=1))
@@ -200,7 +200,7 @@ def test_a_message_that_is_deleted_is_gone(requests: Requests) -> None:
 
 
 def test_a_delete_that_is_too_late_changes_nothing(requests: Requests) -> None:
-    """The message has been delivered again, and the one who has it now decides."""
+    """The message was delivered again, and its new owner decides."""
     requests.queue.send_text("one")
     (late,) = requests.queue.take(1, hidden_for=HIDDEN_FOR)
     requests.reappear()
@@ -211,7 +211,7 @@ def test_a_delete_that_is_too_late_changes_nothing(requests: Requests) -> None:
 
 
 def test_what_is_no_base64_is_left_to_the_host(host_storage: StorageConnection, unique: str) -> None:
-    """It moves such a message to the poison queue."""
+    """The host moves such a message to the poison queue."""
     queue = StorageRequestQueue(host_storage, unique)
     queue.send_text("one")
     host_storage.queue_service.get_queue_client(unique).send_message("%%%")

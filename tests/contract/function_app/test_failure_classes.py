@@ -1,4 +1,4 @@
-"""Each failure class and each remedy, from its cause on the emulated Azure ML to what people read."""
+"""Each failure class and each remedy, from its cause on the emulated Azure ML to the notification."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.azurite
 def twin(
     azurite: Azurite, unused_accounts: Iterator[str], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Twin]:
-    """One emulator and one world; each test has a dataset of its own."""
+    """One emulator and one world; each test has its own dataset."""
     with running_twin(tmp_path_factory.mktemp("azure_ml"), azurite, next(unused_accounts)) as running:
         yield running
 
@@ -32,7 +32,7 @@ def exits_with(code: int) -> dict[str, str]:
 
 
 def let_its_limit_pass(twin: Twin, dataset: str) -> None:
-    """Move both clocks beyond the job's limit."""
+    """Advance both clocks beyond the job's limit."""
     twin.emulator.await_status(twin.newest(dataset).run_id, "Running")
     twin.sweep(dataset)
     twin.world.clock.move(seconds=601)
@@ -45,7 +45,7 @@ def cancel_in_azure_ml(twin: Twin, dataset: str) -> None:
 
 
 def refuse_the_log(twin: Twin, _dataset: str) -> None:
-    """Let storage refuse the app's identity, once."""
+    """Let storage refuse the app's identity once."""
     do = {"status": 403, "code": "AuthorizationPermissionMismatch", "message": "not authorized"}
     twin.emulator.twin("POST", "faults", {"match": {"path": "/blob/"}, "do": do})
 
@@ -61,11 +61,11 @@ class Case:
     meanwhile: Callable[[Twin, str], None] | None = None
     remedy: Remedy
     words: str
-    """Part of what people read about the run that ended."""
+    """A part of the notification about the run that ended."""
 
 
 ENTRY_POINT = "$(file=$(mktemp); echo 'exit 3' > $file; echo $file)"
-"""A file that bash runs before the job's command, whose end is then that of the container, which says nothing."""
+"""A file that bash runs before the job's command; it ends the container without a message."""
 HANGS = {"STAND_IN_SECONDS": "600"}
 CASES: Mapping[FailureClass, Case] = {
     FailureClass.PREEMPTED: Case(fault="preempted", remedy=Remedy.RESUME, words="nodes of the job were preempted"),
@@ -137,7 +137,7 @@ CONTINUED = frozenset({Remedy.RESUME, Remedy.WAIT, Remedy.SMALLER_BATCH, Remedy.
 
 
 def test_every_class_and_every_remedy_has_a_case() -> None:
-    """A class that is added needs a cause on the emulator."""
+    """A new class needs a cause on the emulator."""
     assert set(FailureClass) == set(CASES)
     assert set(Remedy) == {case.remedy for case in (*CASES.values(), WITHOUT_ANOTHER_CLUSTER)}
 
@@ -154,7 +154,7 @@ def test_every_class_and_every_remedy_has_a_case() -> None:
 def test_a_failure_has_its_class_its_remedy_and_words_that_people_read(
     twin: Twin, failure_class: FailureClass, case: Case
 ) -> None:
-    """A remedy that continues leads to a model; any other ends the run, and people read why."""
+    """A remedy that retries leads to a model; any other one ends the run with a notification."""
     dataset = f"{failure_class.replace('_', '-')}-{uuid.uuid4().hex[:4]}"
     twin.add_pipeline(dataset, script=case.script, other_clusters=case.other_clusters, **case.variables)
     if case.fault:
@@ -172,7 +172,7 @@ def test_a_failure_has_its_class_its_remedy_and_words_that_people_read(
         assert (None, True) == (first.next_run_id, case.words in twin.received(first))
         return
     assert first.next_run_id is not None
-    twin.sweep(dataset, minutes=2)  # after the pause, where there is one
+    twin.sweep(dataset, minutes=2)  # after the pause, if there is one
     twin.finish(dataset, "Completed")
     last = twin.newest(dataset)
     assert (first.next_run_id, RunState.REGISTERED) == (last.run_id, last.state)

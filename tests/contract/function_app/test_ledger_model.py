@@ -1,6 +1,6 @@
-"""Any sequence of calls leaves both ledgers as a model of dictionaries says, and runs never go back.
+"""After any sequence of calls both ledgers equal a model of dictionaries, and runs never go back.
 
-The model is written down once more, in the plainest way; it shares no code with either ledger.
+The model repeats the rules in the simplest form; it shares no code with either ledger.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ RANKS = {
     )
     for state in states
 }
-"""How far a run has come, in the order of the design's page: a transition may leap, but never goes back."""
+"""How far a run has come, in the order of the design: a transition may skip states, but never goes back."""
 
 
 class LedgerModel(RuleBasedStateMachine):
@@ -78,7 +78,7 @@ class LedgerModel(RuleBasedStateMachine):
     def record_shard(
         self, version: DatasetVersion, split: str, index: int, *, is_first: bool, **members: Any
     ) -> None:
-        """The caller may take any verdict for the first of its position: that changes nothing."""
+        """The caller may mistake any verdict for the first one of its position; that changes nothing."""
         shard = shard_record(index, dataset_version=version, split=split, **members)
         key = (version, split, index)
         stored = self.shards.get(key)
@@ -88,7 +88,7 @@ class LedgerModel(RuleBasedStateMachine):
 
     @rule(version=VERSIONS, split=SPLITS, index=INDICES)
     def record_first_verdict(self, version: DatasetVersion, split: str, index: int) -> None:
-        """Nothing is written where the position has a verdict."""
+        """Nothing is written if the position has a verdict."""
         shard, key = shard_record(index, dataset_version=version, split=split), (version, split, index)
         answer = self.ledger.record_first_verdicts([shard])
         assert (answer is None) == (key in self.shards)
@@ -96,7 +96,7 @@ class LedgerModel(RuleBasedStateMachine):
 
     @rule(version=VERSIONS, is_next=st.booleans())
     def add_generation(self, version: DatasetVersion, *, is_next: bool) -> None:
-        """Steps close one after the other: a generation is the next one, or one that is there already."""
+        """Closings are sequential: a generation is the next one, or one that exists already."""
         closings = self.closings.setdefault(version, [])
         is_next = is_next or not closings
         if is_next:
@@ -149,11 +149,11 @@ class LedgerModel(RuleBasedStateMachine):
         for version, split in {(version, split) for version, split, _ in self.shards}:
             rows = [row for (v, s, _), row in self.shards.items() if (v, s) == (version, split)]
             accepted = [row.index % NUM_BUCKETS for row in rows if row.state is ShardState.ACCEPTED]
-            for bucket in (0, 1):  # INDICES fall into no others
+            for bucket in (0, 1):  # INDICES belong to no other buckets
                 assert accepted.count(bucket) == self.ledger.accepted_in_bucket(version, split, bucket)
 
     def teardown(self) -> None:
-        """In the end all of it, read back: that would be too slow after every step."""
+        """Compare everything at the end; after every step it would be too slow."""
         self.check_versions()
         found = [row for version in self.all_versions() for row in self.ledger.shards(version)]
         assert self.shards == {(row.dataset_version, row.split, row.index): row for row in found}
@@ -194,12 +194,12 @@ def run_model(new_ledger: Callable[[], Ledger], *, max_examples: int) -> None:
 
 @pytest.mark.parametrize("max_examples", [25, pytest.param(200, marks=pytest.mark.slow)])
 def test_the_ledger_in_memory_is_as_the_model_says(max_examples: int) -> None:
-    """Counters equal rows after every call, each claim is granted once, runs go forward only."""
+    """Counters equal the rows after every call, each claim is granted once, and runs only go forward."""
     run_model(MemoryLedger, max_examples=max_examples)
 
 
 @pytest.mark.azurite
 @pytest.mark.parametrize("max_examples", [3, pytest.param(12, marks=pytest.mark.slow)])
 def test_the_ledger_in_tables_is_as_the_model_says(host_storage: StorageConnection, max_examples: int) -> None:
-    """The same, with fewer sequences: each call is several requests."""
+    """There are fewer sequences, because each call is several requests."""
     run_model(lambda: TableLedger(host_storage, prefix=f"m{uuid.uuid4().hex[:12]}"), max_examples=max_examples)

@@ -1,4 +1,4 @@
-"""Notifications: what both ledgers keep."""
+"""Notifications: behaviour that both ledgers share."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def without_revision(notification: NotificationRecord) -> NotificationRecord:
 
 
 def added(ledger: Ledger, notification: NotificationRecord) -> NotificationRecord:
-    """Add a notification and return it as the ledger has it, with its revision."""
+    """Add a notification; return it with its revision."""
     assert ledger.add_notification(notification)
     return next(n for n in ledger.notifications(notification.subject) if n.key == notification.key)
 
 
 def test_a_notification_is_returned_as_it_was_added(ledger: Ledger) -> None:
-    """Every member survives."""
+    """Every member is kept."""
     notification = notification_record(
         subject="digits/v1 ✓",
         content={"lines": ["ß", 1, None]},
@@ -40,7 +40,7 @@ def test_a_notification_is_returned_as_it_was_added(ledger: Ledger) -> None:
 
 
 def test_a_notification_is_added_once(ledger: Ledger) -> None:
-    """One outcome and one recipient make one notification, also when it is written at another time."""
+    """One outcome and one recipient make one notification, even if it is written at another time."""
     first = notification_record()
     second = replace(first, created_at=NOON + timedelta(hours=1), content={})
     assert [True, False, False] == [ledger.add_notification(n) for n in (first, first, second)]
@@ -54,14 +54,14 @@ def test_of_twenty_additions_of_a_notification_one_wins(ledger: Ledger) -> None:
 
 
 def test_unsent_notifications_come_oldest_first(ledger: Ledger) -> None:
-    """Rows of all subjects; a row that is being sent counts as not sent."""
+    """The list has the rows of all subjects; a row that is being sent counts as unsent."""
     for number, state in ((3, "sending"), (1, "pending"), (2, "sent"), (4, "pending")):
         ledger.add_notification(notification_record(number, subject=f"run-{number}", state=NotificationState(state)))
     assert ["run-1", "run-3", "run-4"] == [n.subject for n in ledger.unsent_notifications()]
 
 
 def test_a_notification_leaves_the_unsent_ones_when_it_is_sent(ledger: Ledger) -> None:
-    """Pending, sending, pending again after a failure, sent: listed until the last."""
+    """Pending, sending, and pending again after a failure are listed; sent is not."""
     notification = added(ledger, notification_record())
     for state in (NotificationState.SENDING, NotificationState.PENDING, NotificationState.SENDING):
         notification = ledger.save_notification(replace(notification, state=state, tries=notification.tries + 1))
@@ -71,7 +71,7 @@ def test_a_notification_leaves_the_unsent_ones_when_it_is_sent(ledger: Ledger) -
 
 
 def test_a_stale_notification_is_a_conflict(ledger: Ledger) -> None:
-    """Two senders cannot both take it."""
+    """Two senders cannot both claim it."""
     notification = added(ledger, notification_record())
     ledger.save_notification(replace(notification, state=NotificationState.SENDING))
     with pytest.raises(LedgerConflictError, match="read it again"):
@@ -79,13 +79,13 @@ def test_a_stale_notification_is_a_conflict(ledger: Ledger) -> None:
 
 
 def test_a_notification_that_was_never_added_cannot_be_saved(ledger: Ledger) -> None:
-    """Saving is no way around the idempotency key."""
+    """A save does not replace the insert with its idempotency key."""
     with pytest.raises(LedgerConflictError, match="is not there"):
         ledger.save_notification(notification_record())
 
 
 def test_of_twenty_senders_of_a_notification_one_wins(ledger: Ledger) -> None:
-    """Twenty threads take the same notification; one sends it."""
+    """Twenty threads claim the same notification; one sends it."""
     notification = added(ledger, notification_record())
 
     def take(number: int) -> int:
@@ -100,7 +100,7 @@ def test_of_twenty_senders_of_a_notification_one_wins(ledger: Ledger) -> None:
 
 
 def test_notifications_of_a_subject_come_oldest_first(ledger: Ledger) -> None:
-    """And those of a subject whose name only begins alike do not come."""
+    """Those of a subject with the same prefix are not included."""
     for number in (3, 1, 2):
         ledger.add_notification(notification_record(number))
     ledger.add_notification(notification_record(4, subject="run-10"))
@@ -109,13 +109,13 @@ def test_notifications_of_a_subject_come_oldest_first(ledger: Ledger) -> None:
 
 
 def test_content_is_kept_whole_or_refused(ledger: Ledger) -> None:
-    """A notification that says half of it would be worse than an error."""
+    """Half a notification would be worse than an error."""
     with pytest.raises(RecordTooLargeError, match=r"content has \d+ characters of JSON; at most 131072 can"):
         ledger.add_notification(notification_record(content={"text": "x" * 200_000}))
 
 
 def test_long_keys_and_errors_are_taken(ledger: Ledger) -> None:
-    """Longer than a table key may be, and still distinguished at the end; an error keeps its beginning."""
+    """They may exceed a table key and still differ at the end; an error keeps its beginning."""
     notifications = [
         notification_record(number, subject="s" * 1000, recipient=f"{'w' * 1000}{number}") for number in (1, 2)
     ]

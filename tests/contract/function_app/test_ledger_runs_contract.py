@@ -1,4 +1,4 @@
-"""Runs and their transitions: what both ledgers keep."""
+"""Runs and their transitions: behaviour that both ledgers share."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ EVERY_LEAP = [
 
 
 def added(ledger: Ledger, run: RunRecord) -> RunRecord:
-    """Add a run and return it as the ledger has it, with its revision."""
+    """Add a run; return it with its revision."""
     assert ledger.add_run(run)
     stored = ledger.run(run.run_id)
     assert stored is not None
@@ -38,12 +38,12 @@ def without_revision(run: RunRecord | None) -> RunRecord | None:
 
 
 def test_an_unknown_run_is_none(ledger: Ledger) -> None:
-    """Asking for a run that never was is no error."""
+    """The result is None, not an error."""
     assert ledger.run("landfall-nothing-a1") is None
 
 
 def test_a_run_is_returned_as_it_was_added(ledger: Ledger) -> None:
-    """Every member survives, nested ones, long ones and empty ones included."""
+    """Every member is kept, including nested, long and empty ones."""
     run = run_record(
         state=RunState.FAILED,
         submitted_at=NOON,
@@ -64,7 +64,7 @@ def test_a_run_is_returned_as_it_was_added(ledger: Ledger) -> None:
 
 
 def test_a_run_is_added_once(ledger: Ledger) -> None:
-    """The claim: a second call returns False and changes nothing, also with another creation time."""
+    """The insert is the claim: a second one returns False and changes nothing, even with another creation time."""
     first = run_record(1)
     later = run_record(2, run_id=first.run_id)
     assert [True, False, False] == [ledger.add_run(run) for run in (first, first, later)]
@@ -87,7 +87,7 @@ def test_saving_returns_what_is_on_record(ledger: Ledger) -> None:
 
 
 def test_every_write_changes_the_revision(ledger: Ledger) -> None:
-    """Also one that changes nothing else."""
+    """This includes a write that changes nothing else."""
     run = added(ledger, run_record())
     assert run.revision != ledger.save_run(run).revision
 
@@ -100,7 +100,7 @@ def test_members_can_change_without_a_transition(ledger: Ledger) -> None:
 
 
 def test_a_member_can_be_emptied(ledger: Ledger) -> None:
-    """Saving replaces the row: what is None now is not kept from before."""
+    """Saving replaces the row, so a member that is None is not kept from before."""
     run = added(ledger, run_record(reason="image", log_tail="x" * 40_000))
     ledger.save_run(replace(run, reason=None, log_tail="short"))
     stored = ledger.run(run.run_id)
@@ -110,13 +110,13 @@ def test_a_member_can_be_emptied(ledger: Ledger) -> None:
 
 @pytest.mark.parametrize(("current", "target"), EVERY_STEP)
 def test_every_transition_of_the_table_is_taken(ledger: Ledger, current: RunState, target: RunState) -> None:
-    """What TRANSITIONS names is legal."""
+    """All transitions in TRANSITIONS are legal."""
     run = added(ledger, run_record(state=current))
     assert target == ledger.save_run(replace(run, state=target)).state
 
 
 def test_no_other_transition_is_taken(ledger: Ledger) -> None:
-    """Every leap raises with both states in it, and changes nothing."""
+    """Any other transition raises an error with both states, and changes nothing."""
     runs = {state: added(ledger, run_record(number, state=state)) for number, state in enumerate(RunState)}
     for current, target in EVERY_LEAP:
         run = runs[current]
@@ -127,7 +127,7 @@ def test_no_other_transition_is_taken(ledger: Ledger) -> None:
 
 
 def test_a_stale_revision_is_a_conflict(ledger: Ledger) -> None:
-    """After another write a caller must read and decide again."""
+    """After another write, the caller must read and decide again."""
     run = added(ledger, run_record())
     ledger.save_run(replace(run, state=RunState.SUBMITTING))
     with pytest.raises(LedgerConflictError, match="read it again"):
@@ -135,7 +135,7 @@ def test_a_stale_revision_is_a_conflict(ledger: Ledger) -> None:
 
 
 def test_a_stale_revision_is_a_conflict_before_it_is_illegal(ledger: Ledger) -> None:
-    """A decision that was taken on an old state says nothing about the new one."""
+    """A decision that is based on an old state is not valid for the new one."""
     run = added(ledger, run_record(state=RunState.RUNNING))
     ledger.save_run(replace(run, state=RunState.COMPLETED))
     with pytest.raises(LedgerConflictError, match="read it again"):
@@ -143,14 +143,14 @@ def test_a_stale_revision_is_a_conflict_before_it_is_illegal(ledger: Ledger) -> 
 
 
 def test_a_run_that_was_never_added_cannot_be_saved(ledger: Ledger) -> None:
-    """Saving is no way around the claim."""
+    """A save does not replace the claim."""
     with pytest.raises(LedgerConflictError, match="is not there"):
         ledger.save_run(run_record())
     assert [] == ledger.runs()
 
 
 def test_of_twenty_writers_of_a_run_one_wins(ledger: Ledger) -> None:
-    """Twenty threads end the same run, each in its own way; one does, the others meet a conflict."""
+    """Twenty threads end the same run in different ways; one succeeds, the others get a conflict."""
     run = added(ledger, run_record(state=RunState.RUNNING))
 
     def end(number: int) -> str | None:
@@ -181,7 +181,7 @@ def test_unfinished_runs_need_care(ledger: Ledger) -> None:
 
 
 def test_a_run_is_unfinished_until_its_recipients_are_notified(ledger: Ledger) -> None:
-    """It is listed through its whole way, as it stands, and no longer."""
+    """It is listed in all states until then, with its current values."""
     run = added(ledger, run_record())
     way = [RunState.SUBMITTING, RunState.SUBMITTED, RunState.RUNNING, RunState.COMPLETED, RunState.REGISTERED]
     for state in way:
@@ -199,7 +199,7 @@ def test_a_finished_run_can_be_listed_again(ledger: Ledger) -> None:
 
 
 def test_an_attempt_is_added_with_the_run_that_it_continues(ledger: Ledger) -> None:
-    """Both rows change at once; the run that is continued needs no care any more."""
+    """Both rows change at once; the continued run needs no further handling."""
     run = added(ledger, run_record(state=RunState.FAILED, remedy="resume"))
     second = run_record(2, run_id=f"{run.logical_run}-a2", logical_run=run.logical_run, attempt=2)
     first, stored = ledger.add_attempt(replace(run, next_run_id=second.run_id), second)
@@ -209,7 +209,7 @@ def test_an_attempt_is_added_with_the_run_that_it_continues(ledger: Ledger) -> N
 
 
 def test_of_eight_that_continue_a_run_one_wins(ledger: Ledger) -> None:
-    """The others meet a conflict, and there is one attempt more."""
+    """The others get a conflict, and there is one more attempt."""
     run = added(ledger, run_record(state=RunState.FAILED))
     second = run_record(2, run_id=f"{run.logical_run}-a2", attempt=2)
 
@@ -224,7 +224,7 @@ def test_of_eight_that_continue_a_run_one_wins(ledger: Ledger) -> None:
 
 
 def test_an_attempt_that_is_there_already_changes_nothing(ledger: Ledger) -> None:
-    """The run that it would continue stays as it was."""
+    """The run that it would continue does not change."""
     run = added(ledger, run_record(1, state=RunState.FAILED))
     other = added(ledger, run_record(2))
     with pytest.raises(LedgerConflictError):
@@ -233,7 +233,7 @@ def test_an_attempt_that_is_there_already_changes_nothing(ledger: Ledger) -> Non
 
 
 def test_runs_come_newest_first(ledger: Ledger) -> None:
-    """Whatever the order in which they were added, microseconds apart."""
+    """The order of adding does not matter, nor do differences of microseconds."""
     times = {number: NOON + timedelta(microseconds=number) for number in (5, 1, 9, 3)}
     for number, time in times.items():
         ledger.add_run(run_record(number, created_at=time))
@@ -241,7 +241,7 @@ def test_runs_come_newest_first(ledger: Ledger) -> None:
 
 
 def test_runs_can_be_limited_and_asked_for_by_dataset(ledger: Ledger) -> None:
-    """The limit counts what is returned, not what was looked at."""
+    """The limit counts the returned runs, not those that were read."""
     faces = DatasetVersion(dataset="it's faces", version="v1")
     for number in range(6):
         ledger.add_run(run_record(number, **({"dataset_version": faces} if number % 2 else {})))
@@ -250,7 +250,7 @@ def test_runs_can_be_limited_and_asked_for_by_dataset(ledger: Ledger) -> None:
 
 
 def test_runs_are_read_page_by_page(ledger: Ledger) -> None:
-    """Also where several are of the same time; a state is asked for of any page."""
+    """This includes runs of the same time; a state can be requested on any page."""
     states = [RunState.FAILED, RunState.PLANNED]
     for number in range(7):
         ledger.add_run(run_record(number, created_at=NOON + timedelta(seconds=number // 3), state=states[number % 2]))
@@ -264,20 +264,20 @@ def test_runs_are_read_page_by_page(ledger: Ledger) -> None:
 
 
 def test_a_spec_is_kept_whole_or_refused(ledger: Ledger) -> None:
-    """A repetition must send the very same job; a cut one would be another."""
+    """A repetition must send exactly the same job, so a spec is never truncated."""
     with pytest.raises(RecordTooLargeError, match=r"spec has 2000\d\d characters of JSON; at most 131072 can"):
         ledger.add_run(run_record(spec={"command": "x" * 200_000}))
 
 
 def test_the_end_of_a_long_log_is_kept(ledger: Ledger) -> None:
-    """The last lines say why; half a surrogate pair does not stop them."""
+    """The last lines say why; half a surrogate pair does not break them."""
     run = added(ledger, run_record(log_tail="x" * 100_000 + "\ud83d out of memory"))
     assert run.log_tail is not None
     assert (64 << 10, "? out of memory") == (len(run.log_tail), run.log_tail[-15:])
 
 
 def test_the_largest_run_fits(ledger: Ledger) -> None:
-    """A spec, a log and a reason at their limits, in characters that take the most room, make one row."""
+    """A spec, a log and a reason at their limits, in the characters that need the most space, fit into one row."""
     run = run_record(
         spec={"command": "x" * 131_000}, log_tail="\U0001f600" * (64 << 10), reason="\U0001f600" * (16 << 10)
     )

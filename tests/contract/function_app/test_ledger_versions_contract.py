@@ -1,4 +1,4 @@
-"""Closings of a dataset version: what both ledgers keep."""
+"""Closings of a dataset version: behaviour that both ledgers share."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from tests.support.threads import at_once
 
 
 def test_a_version_that_never_closed_has_no_generation(ledger: Ledger) -> None:
-    """Split sizes alone do not make a closing."""
+    """Claimed split sizes alone are not a closing."""
     ledger.claim_split_size(DIGITS, "train", 4)
     assert ledger.latest_generation(DIGITS) is None
 
 
 def test_a_generation_is_returned_as_it_was_added(ledger: Ledger) -> None:
-    """Every member survives."""
+    """Every member is kept."""
     generation = generation_record(num_records=1 << 40)
     assert ledger.add_generation(generation)
     assert generation == ledger.latest_generation(DIGITS)
 
 
 def test_a_generation_is_added_once(ledger: Ledger) -> None:
-    """The second closing under the same number is refused, and changes nothing."""
+    """A second closing with the same number is refused and changes nothing."""
     first = generation_record(fingerprint="a" * 64)
     added = [ledger.add_generation(g) for g in (first, first, generation_record(fingerprint="b" * 64))]
     assert ([True, False, False], first) == (added, ledger.latest_generation(DIGITS))
 
 
 def test_the_latest_generation_has_the_highest_number(ledger: Ledger) -> None:
-    """The tenth closing comes after the ninth, and another version's eleventh does not matter."""
+    """The tenth closing follows the ninth, and another version's eleventh does not matter."""
     for number in (1, 2, 9, 10):
         ledger.add_generation(generation_record(number))
     ledger.add_generation(generation_record(11, dataset_version=DatasetVersion(dataset="digits", version="v1-b")))
@@ -49,7 +49,7 @@ def test_a_generation_does_not_make_a_version_of_its_own(ledger: Ledger) -> None
 
 
 def test_the_run_of_a_closing_is_named_once(ledger: Ledger) -> None:
-    """A later claim returns the first name, also one with a stale generation."""
+    """A later claim returns the first name, even with a stale generation."""
     generation = generation_record()
     ledger.add_generation(generation)
     names = [ledger.claim_auto_run(generation, run_id) for run_id in ("run-a", "run-b")]
@@ -57,7 +57,7 @@ def test_the_run_of_a_closing_is_named_once(ledger: Ledger) -> None:
 
 
 def test_each_generation_has_its_own_run(ledger: Ledger) -> None:
-    """Closing again may start another run."""
+    """Another closing may start another run."""
     for number in (1, 2):
         ledger.add_generation(generation_record(number))
     assert ["run-1", "run-2"] == [ledger.claim_auto_run(generation_record(n), f"run-{n}") for n in (1, 2)]
@@ -70,7 +70,7 @@ def test_a_run_cannot_be_named_for_a_closing_that_is_not_on_record(ledger: Ledge
 
 
 def test_of_twenty_closings_one_wins(ledger: Ledger) -> None:
-    """Twenty threads close the version at once; one call returns that it did."""
+    """Twenty threads close the version at once; one call returns that it succeeded."""
     closings = [generation_record(fingerprint=f"{number:064x}") for number in range(20)]
     won = at_once([partial(ledger.add_generation, closing) for closing in closings])
     winners = [closing for closing, mine in zip(closings, won, strict=True) if mine]
@@ -87,7 +87,7 @@ def test_of_twenty_names_for_a_run_one_wins(ledger: Ledger) -> None:
 
 
 def test_all_generations_are_returned_latest_first(ledger: Ledger) -> None:
-    """Those before the first of the list are superseded."""
+    """Only the first one of the list is not superseded."""
     for number in (1, 2, 3):
         ledger.add_generation(generation_record(number))
     assert ([3, 2, 1], []) == (
@@ -97,7 +97,7 @@ def test_all_generations_are_returned_latest_first(ledger: Ledger) -> None:
 
 
 def test_the_latest_generations_of_a_dataset_are_those_of_its_versions(ledger: Ledger) -> None:
-    """One for each version that was closed; a dataset whose name begins like it does not count."""
+    """Each closed version has one; a dataset with the same prefix does not count."""
     versions = [DatasetVersion(dataset="digits", version=name) for name in ("v1", "v1-b", "v2")]
     for version in [*versions, DatasetVersion(dataset="digits-2", version="v1")]:
         for number in (1, 2, 10):
@@ -108,7 +108,7 @@ def test_the_latest_generations_of_a_dataset_are_those_of_its_versions(ledger: L
 
 
 def test_only_a_caller_that_knows_the_claimed_size_can_change_it(ledger: Ledger) -> None:
-    """And by no other caller; each call returns the recorded size."""
+    """No other caller can; each call returns the recorded size."""
     ledger.claim_split_size(DIGITS, "train", 4)
     ledger.claim_split_size(DIGITS, "test", 4)
     sizes = [ledger.move_split_size(DIGITS, "train", held=held, num_shards=n) for held, n in ((5, 6), (4, 8), (4, 9))]

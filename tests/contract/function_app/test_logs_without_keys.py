@@ -1,4 +1,4 @@
-"""The end of a job's log where Azure ML gives no address that can be read, and what is said where nothing can."""
+"""The end of a job's log if Azure ML returns no readable URL, and the message if nothing can be read."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.azurite
 
 @pytest.fixture(scope="module", params=list(LogAddresses))
 def addresses(request: pytest.FixtureRequest) -> LogAddresses:
-    """What the run history gives."""
+    """The URLs that the run history returns."""
     return LogAddresses(request.param)
 
 
@@ -30,14 +30,14 @@ def addresses(request: pytest.FixtureRequest) -> LogAddresses:
 def emulator(
     azurite: Azurite, tmp_path_factory: pytest.TempPathFactory, addresses: LogAddresses
 ) -> Iterator[AzureMl]:
-    """An emulator whose run history gives these addresses."""
+    """An emulator whose run history returns these URLs."""
     running = start_with_code(tmp_path_factory.mktemp("azure_ml"), azurite, "--log-addresses", addresses)
     yield running
     running.process.stop()
 
 
 def ended_job(jobs: AzureMLJobs, emulator: AzureMl) -> str:
-    """Run a job whose log has an end; return its name."""
+    """Run a job whose log has a known end; return its name."""
     spec = job_spec("Completed")
     jobs.submit(spec)
     emulator.await_status(spec.name, "Completed")
@@ -45,7 +45,7 @@ def ended_job(jobs: AzureMLJobs, emulator: AzureMl) -> str:
 
 
 def test_the_log_is_read_as_the_app_where_addresses_cannot_be(emulator: AzureMl, addresses: LogAddresses) -> None:
-    """The run history says no more than its mode: the end of the log is the same."""
+    """The run history returns only a mode, but the end of the log is the same."""
     with adapter_client(emulator) as client:
         jobs = AzureMLJobs(client)
         name = ended_job(jobs, emulator)
@@ -59,7 +59,7 @@ def test_the_log_is_read_as_the_app_where_addresses_cannot_be(emulator: AzureMl,
 
 
 def test_an_identity_without_the_role_reads_which_one_it_needs(emulator: AzureMl, addresses: LogAddresses) -> None:
-    """Only a signed address can be read by anyone."""
+    """Without a role, only a signed URL can be read."""
     stranger = str(uuid.uuid4())
     with adapter_client(emulator) as client:
         logs = JobLogs(client_id=stranger, blob_uri=f"{emulator.url}/blob/{HOST_ACCOUNT}")
@@ -75,7 +75,7 @@ def test_an_identity_without_the_role_reads_which_one_it_needs(emulator: AzureMl
 
 
 def test_a_job_without_a_log_has_none(emulator: AzureMl) -> None:
-    """A job that has not started yet wrote nothing; that is no error."""
+    """A job that has not started wrote nothing, which is no error."""
     with adapter_client(emulator) as client:
         jobs = AzureMLJobs(client)
         spec = job_spec()
@@ -90,13 +90,13 @@ def test_a_job_without_a_log_has_none(emulator: AzureMl) -> None:
 def twin(
     azurite: Azurite, unused_accounts: Iterator[str], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Twin]:
-    """The app on an emulator whose run history gives no addresses."""
+    """The app on an emulator whose run history returns no URLs."""
     with running_twin(tmp_path_factory.mktemp("azure_ml"), azurite, next(unused_accounts)) as running:
         yield running
 
 
 def test_a_failure_whose_log_cannot_be_read_is_unknown_and_says_why(twin: Twin) -> None:
-    """An exit code that anything may have would be called the user's code if its log were known."""
+    """With a readable log, an exit code with many causes would be classified as an error of the user's code."""
     dataset = f"unread-{uuid.uuid4().hex[:4]}"
     twin.add_pipeline(dataset, STAND_IN_EXIT="1")
     jobs, blob_uri = twin.world.services.jobs, f"{twin.emulator.url}/blob/{twin.account}"

@@ -1,4 +1,4 @@
-"""Checks of storage for `landfall doctor`, against Azurite: each thing is broken once, and found."""
+"""The storage checks of `landfall doctor` on Azurite: each defect is created once, and found."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ pytestmark = pytest.mark.azurite
 
 @pytest.fixture
 def workspace_client(azure_ml: AzureMl) -> Iterator[WorkspaceClient]:
-    """A client with a token of its own: other tests let those before them expire."""
+    """A separate client with its own token, because other tests let theirs expire."""
     with adapter_client(azure_ml) as client:
         yield client
 
 
 @pytest.fixture
 def probes(host_storage: StorageConnection, data_storage: StorageConnection, unique: str) -> dict[str, Probe]:
-    """The checks by their parts; nothing of what they look at exists yet."""
+    """The checks by part; nothing of what they check exists yet."""
     found = storage_probes(
         host_storage,
         data_storage,
@@ -47,7 +47,7 @@ def probes(host_storage: StorageConnection, data_storage: StorageConnection, uni
 def test_a_container_that_is_not_there_is_found(
     probes: dict[str, Probe], data_storage: StorageConnection, host_storage: StorageConnection, unique: str
 ) -> None:
-    """It is not created; once it is there, what was written is deleted again."""
+    """The check does not create it; if it exists, the check deletes what it wrote."""
     for storage, account in ((data_storage, "data"), (host_storage, "host")):
         look = probes[f"container {unique} of the {account} account"].look
         with pytest.raises(StorageRefusedError, match=r"^it does not exist in account \w+$"):
@@ -60,7 +60,7 @@ def test_a_container_that_is_not_there_is_found(
 def test_a_queue_that_is_not_there_is_found(
     probes: dict[str, Probe], host_storage: StorageConnection, unique: str
 ) -> None:
-    """A queue that is there says how much waits in it."""
+    """The check of an existing queue reports its number of messages."""
     look = probes[f"queue {unique}"].look
     with pytest.raises(StorageRefusedError, match=r"it does not exist .*, so its events and messages are lost"):
         look()
@@ -82,7 +82,7 @@ def test_tables_are_created_as_by_their_first_use_unless_one_was_lost(
 
 
 def test_a_key_that_storage_refuses_is_found(data_storage: StorageConnection, unique: str) -> None:
-    """As a role that is missing is: with storage's answer, and where to look."""
+    """As with a missing role, the message has storage's answer and the place to look."""
     text = data_storage.settings.connection_string or ""
     key = text.partition("AccountKey=")[2].partition(";")[0]
     wrong = StorageConnection(replace(data_storage.settings, connection_string=text.replace(key, "d3Jvbmc=")))
@@ -96,7 +96,7 @@ def test_a_key_that_storage_refuses_is_found(data_storage: StorageConnection, un
     [(90, r"it is \d+ s ahead of that of storage"), (-3600, r"it is 3\d{3} s behind that of storage")],
 )
 def test_a_clock_that_is_wrong_is_found(host_storage: StorageConnection, unique: str, late: int, said: str) -> None:
-    """By the time that storage states; seconds do not matter."""
+    """The time comes from storage; seconds do not matter."""
     host_storage.blob_service.create_container(unique)
     wrong = clock_probe(host_storage, unique, lambda: utcnow() + timedelta(seconds=late), "restart")
     with pytest.raises(LandfallError, match=rf"^{said[:6]}\d+ s {said.split(' s ')[1]}$"):
@@ -105,7 +105,7 @@ def test_a_clock_that_is_wrong_is_found(host_storage: StorageConnection, unique:
 
 
 def test_what_jobs_refer_to_is_asked_for(workspace_client: WorkspaceClient) -> None:
-    """By the ids of the settings: the image of the environment, and the code."""
+    """The ids in the settings are checked: the image of the environment, and the code."""
     image, code = (probe.look() for probe in asset_probes(workspace_client))
     assert image.startswith("registered, image ")
     assert "registered" == code
@@ -113,7 +113,7 @@ def test_what_jobs_refer_to_is_asked_for(workspace_client: WorkspaceClient) -> N
 
 @contextmanager
 def named(client: WorkspaceClient, **ids: str) -> Iterator[None]:
-    """Let the settings name other assets."""
+    """Change the assets that the settings name."""
     before = client.workspace
     client.workspace = replace(before, **ids)
     try:
@@ -124,7 +124,7 @@ def named(client: WorkspaceClient, **ids: str) -> Iterator[None]:
 
 @pytest.mark.parametrize("kind", ["environment_id", "code_id"])
 def test_an_asset_that_is_not_registered_is_found(workspace_client: WorkspaceClient, kind: str) -> None:
-    """As after a deployment whose publication failed."""
+    """This happens after a deployment whose publication failed."""
     known = getattr(workspace_client.workspace, kind)
     with named(workspace_client, **{kind: known.rpartition("/")[0] + "/none"}):
         probe = {"environment_id": 0, "code_id": 1}[kind]
@@ -137,7 +137,7 @@ def test_an_asset_that_is_not_registered_is_found(workspace_client: WorkspaceCli
 def test_an_identity_gets_a_token_and_a_key_is_not_passed_as_good(
     workspace_client: WorkspaceClient, host_storage: StorageConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The emulator is the endpoint that gives tokens, as the twin's is."""
+    """The emulator is the endpoint that issues tokens, as in the twin."""
     del workspace_client  # its variables name the endpoint
     opened = ConnectionSettings(name="DataStorage", client_id="c", managed_identity=True)
     token, host, data = identity_probes((host_storage.settings, opened), "00000000-0000-0000-0000-0000000000fa")

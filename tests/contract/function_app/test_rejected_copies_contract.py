@@ -1,4 +1,4 @@
-"""Quarantine: what the in-memory one and the one on Blob storage keep."""
+"""Copies of rejected shards: behaviour of the in-memory store and of Blob storage."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ COPY = f"{PATH}@0X1"
 
 @dataclass(frozen=True)
 class Ward:
-    """A quarantine, the shards that it copies, and its container as seen from outside."""
+    """A store of rejected copies, the shards that it copies, and its container as seen from outside."""
 
     rejected_copies: RejectedCopies
     shards: ShardStore
@@ -35,7 +35,7 @@ class Ward:
     read: Callable[[str], bytes]
 
     def upload(self, content: bytes, path: str = PATH) -> BlobFacts:
-        """Upload and look."""
+        """Upload a shard; return its facts."""
         self.put(path, content)
         facts = self.shards.facts(path)
         if facts is None:
@@ -66,21 +66,21 @@ def ward(request: pytest.FixtureRequest, unique: str) -> Ward:
 
 @pytest.mark.parametrize("size_bytes", [0, 7, 40 << 20])
 def test_a_shard_is_copied_and_stays_where_it_is(ward: Ward, size_bytes: int) -> None:
-    """The first copy makes the container; nothing of it comes through this process."""
+    """The first copy creates the container; the content does not pass through this process."""
     facts = ward.upload(b"x" * size_bytes)
     assert ward.rejected_copies.copy(facts, ward.container, COPY)
     assert (size_bytes, facts) == (len(ward.read(COPY)), ward.shards.facts(PATH))
 
 
 def test_a_copy_that_is_there_stays(ward: Ward) -> None:
-    """Doing it again changes nothing, and says so."""
+    """A repetition changes nothing, and reports it."""
     facts = ward.upload(b"content")
     assert [True, False] == [ward.rejected_copies.copy(facts, ward.container, COPY) for _ in range(2)]
     assert b"content" == ward.read(COPY)
 
 
 def test_other_content_is_not_copied(ward: Ward) -> None:
-    """What was judged is no longer there."""
+    """The judged content no longer exists."""
     facts = ward.upload(b"before")
     ward.put(PATH, b"after")
     with pytest.raises(SourceChangedError, match="train-00000-of-00001"):
@@ -88,7 +88,7 @@ def test_other_content_is_not_copied(ward: Ward) -> None:
 
 
 def test_a_deleted_shard_is_gone(ward: Ward) -> None:
-    """Nothing is left that could be copied."""
+    """There is nothing left to copy."""
     facts = ward.upload(b"content")
     ward.delete(PATH)
     with pytest.raises(SourceGoneError, match="train-00000-of-00001"):
@@ -96,7 +96,7 @@ def test_a_deleted_shard_is_gone(ward: Ward) -> None:
 
 
 def test_names_hold_any_character(ward: Ward) -> None:
-    """Source and copy are addressed by url, and encoded once."""
+    """Source and copy are addressed by URL, encoded once."""
     path = "digits/v1/größe ✓ 50%25 #1?.tfrecord"
     facts = ward.upload(b"content", path)
     ward.rejected_copies.copy(facts, ward.container, f"{path}@{facts.etag}")
@@ -104,7 +104,7 @@ def test_names_hold_any_character(ward: Ward) -> None:
 
 
 def test_a_note_is_written_over(ward: Ward) -> None:
-    """Beside a copy, which made the container."""
+    """The copy beside it has created the container."""
     ward.rejected_copies.copy(ward.upload(b"content"), ward.container, COPY)
     for text in (b"[1]", b"[]"):
         ward.rejected_copies.note(ward.container, f"{COPY}.json", text)
@@ -112,7 +112,7 @@ def test_a_note_is_written_over(ward: Ward) -> None:
 
 
 def test_ten_copies_at_once_are_one(ward: Ward) -> None:
-    """Also where all of them miss the container."""
+    """This holds even if all of them find no container."""
     facts = ward.upload(b"content")
     made = at_once([partial(ward.rejected_copies.copy, facts, ward.container, COPY) for _ in range(10)])
     assert ([True], b"content") == ([one for one in made if one], ward.read(COPY))
@@ -126,7 +126,7 @@ def test_facts_that_never_were_are_not_copied(ward: Ward) -> None:
 
 
 def test_a_container_that_is_missing_is_named_with_its_fix(ward: Ward) -> None:
-    """The app creates none: that would take a role on the whole account."""
+    """The app does not create it: that would need a role on the whole account."""
     facts = ward.upload(b"bad")
     fix = f"container {MISSING} does not exist in the data account; create it, and give .* Contributor on it"
     for _ in range(2):

@@ -11,17 +11,17 @@ from tests.support.threads import at_once
 
 
 def entry(number: int, pipeline: str = "digits") -> QueueEntry:
-    """The entry of a run."""
+    """Return a run's entry in the queue."""
     return QueueEntry.of(run_record(number, pipeline=pipeline))
 
 
 def test_an_empty_queue_is_there_before_anything_was_written(ledger: Ledger) -> None:
-    """It need not be created first."""
+    """The queue need not be created."""
     assert RunQueue() == ledger.run_queue()
 
 
 def test_a_queue_is_returned_as_it_was_saved(ledger: Ledger) -> None:
-    """Every member survives; the caller learns what was there before."""
+    """Every member is kept; the caller learns what was there before."""
     queue = RunQueue(
         running=(entry(1),),
         queued=(entry(2), replace(entry(3, "faces"), continues=True)),
@@ -33,7 +33,7 @@ def test_a_queue_is_returned_as_it_was_saved(ledger: Ledger) -> None:
 
 
 def test_of_twelve_that_want_the_only_place_one_gets_it(ledger: Ledger) -> None:
-    """Twelve threads, one queue: one runs, one waits, ten lose their place, none is forgotten."""
+    """Twelve threads, one queue: one runs, one waits, ten lose their place, and none is forgotten."""
 
     def enter(number: int) -> None:
         ledger.change_run_queue(lambda queue: enqueue(queue, entry(number), QueueRules(limit=1)))
@@ -44,7 +44,7 @@ def test_of_twelve_that_want_the_only_place_one_gets_it(ledger: Ledger) -> None:
 
 
 def test_a_thousand_pipelines_fit_into_the_row(ledger: Ledger) -> None:
-    """As many as there may be pipeline files, each with an active run, and as many that wait as fit beside them."""
+    """As many pipelines as there may be files, each with an active run, and as many waiting runs as fit."""
     entries = tuple(entry(number, f"pipeline-{number:050}") for number in range(MAX_QUEUED))
     queue = enqueue(RunQueue(running=entries, queued=entries), entries[0], QueueRules(limit=MAX_QUEUED))
     ledger.change_run_queue(lambda _: queue)

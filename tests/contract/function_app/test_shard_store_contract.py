@@ -1,4 +1,4 @@
-"""Shards: what the in-memory store and the one on Blob storage keep."""
+"""Shards: behaviour of the in-memory store and of Blob storage."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ STRANGE_NAMES = [
 
 @dataclass(frozen=True)
 class Shards:
-    """A store, and what its data owner can do."""
+    """A store, and the actions of its data owner."""
 
     store: ShardStore
     put: Callable[[str, bytes], object]
     delete: Callable[[str], object]
 
     def upload(self, path: str, content: bytes) -> BlobFacts:
-        """Upload and look."""
+        """Upload a shard; return its facts."""
         self.put(path, content)
         facts = self.store.facts(path)
         if facts is None:
@@ -58,12 +58,12 @@ def shards(request: pytest.FixtureRequest, unique: str) -> Shards:
 
 
 def test_facts_of_an_absent_blob_are_none(shards: Shards) -> None:
-    """It is no error that a blob is gone."""
+    """A missing blob is no error."""
     assert shards.store.facts(PATH) is None
 
 
 def test_facts_say_what_is_there(shards: Shards) -> None:
-    """Path, size, a normalised ETag, and a time that is aware."""
+    """Path, size, a normalised ETag, and a time with a zone."""
     before = utcnow()
     facts = shards.upload(PATH, b"12345")
     assert (PATH, 5) == (facts.path, facts.size_bytes)
@@ -73,7 +73,7 @@ def test_facts_say_what_is_there(shards: Shards) -> None:
 
 @pytest.mark.parametrize("size", [0, 1, 10, 11])
 def test_facts_hold_the_content_of_a_small_shard(shards: Shards, size: int) -> None:
-    """What is held is what a read returns; a larger shard is read from storage, from its beginning."""
+    """The facts have the same content as a read; a larger shard is read from storage, from its beginning."""
     content = bytes(range(size))
     without = shards.upload(PATH, content)
     facts = shards.store.facts(PATH, content_up_to=10)
@@ -86,7 +86,7 @@ def test_facts_hold_the_content_of_a_small_shard(shards: Shards, size: int) -> N
 
 
 def test_a_held_shard_is_not_read_again(shards: Shards) -> None:
-    """Its content is that of its ETag, whatever has happened since."""
+    """The content belongs to its ETag, whatever has happened since."""
     shards.upload(PATH, b"before")
     facts = shards.store.facts(PATH, content_up_to=10)
     assert facts is not None
@@ -96,12 +96,12 @@ def test_a_held_shard_is_not_read_again(shards: Shards) -> None:
 
 
 def test_every_upload_has_an_etag_of_its_own(shards: Shards) -> None:
-    """Also one of the same bytes."""
+    """This includes an upload of the same bytes."""
     assert shards.upload(PATH, b"same").etag != shards.upload(PATH, b"same").etag
 
 
 def test_a_shard_is_read_by_ranges(shards: Shards) -> None:
-    """Its name is the last part of its path."""
+    """The name is the last part of the path."""
     source = shards.store.open(shards.upload(PATH, bytes(range(100))))
     parts = [source.read(offset, length) for offset, length in ((0, 10), (90, 10), (50, 0))]
     assert [bytes(range(10)), bytes(range(90, 100)), b""] == parts
@@ -109,34 +109,34 @@ def test_a_shard_is_read_by_ranges(shards: Shards) -> None:
 
 
 def test_an_empty_shard_is_read_without_a_word(shards: Shards) -> None:
-    """No bytes are no range."""
+    """No range can be requested of an empty blob."""
     source = shards.store.open(shards.upload(PATH, b""))
     assert (0, b"") == (source.size_bytes, source.read(0, 0))
 
 
 def test_a_shard_larger_than_one_request_is_read_whole(shards: Shards) -> None:
-    """Beyond 32 MiB the client asks several times; the content is one."""
+    """Above 32 MiB the client sends several requests for one content."""
     content = bytes(range(256)) * (40 << 12)
     assert content == shards.store.open(shards.upload(PATH, content)).read(0, len(content))
 
 
 @pytest.mark.parametrize("name", STRANGE_NAMES)
 def test_names_hold_any_character(shards: Shards, name: str) -> None:
-    """What a browser would misread is uploaded, listed, looked at and read under its very name."""
+    """Special characters of URLs are kept in uploads, listings, lookups and reads."""
     path = f"digits/v1/{name}"
     facts = shards.upload(path, b"content")
     assert ([facts], b"content") == (list(shards.store.list("digits/v1/")), shards.store.open(facts).read(0, 7))
 
 
 def test_a_listing_has_the_blobs_below_a_prefix(shards: Shards) -> None:
-    """In the order of their names, with the same facts as a look at each."""
+    """They are sorted by name, with the same facts as single lookups."""
     facts = [shards.upload(f"digits/v1/train-{n:05}-of-00003", b"x" * n) for n in (2, 0, 1)]
     shards.upload("digits/v10/train-00000-of-00001", b"x")
     assert sorted(facts, key=lambda f: f.path) == list(shards.store.list("digits/v1/"))
 
 
 def test_a_shard_overwritten_before_the_first_read_is_not_read(shards: Shards) -> None:
-    """What was looked at is no longer there."""
+    """The looked-up content no longer exists."""
     facts = shards.upload(PATH, b"before")
     shards.put(PATH, b"after!")
     with pytest.raises(SourceChangedError, match="train-00000-of-00001"):
@@ -144,7 +144,7 @@ def test_a_shard_overwritten_before_the_first_read_is_not_read(shards: Shards) -
 
 
 def test_a_shard_overwritten_between_two_reads_is_not_read_on(shards: Shards) -> None:
-    """Half of one content and half of another are no content."""
+    """Halves of two contents are not a content."""
     source = shards.store.open(shards.upload(PATH, b"before"))
     assert b"bef" == source.read(0, 3)
     shards.put(PATH, b"after!")
@@ -153,7 +153,7 @@ def test_a_shard_overwritten_between_two_reads_is_not_read_on(shards: Shards) ->
 
 
 def test_a_shard_overwritten_with_a_shorter_one_has_changed(shards: Shards) -> None:
-    """A range beyond the end says so too."""
+    """A range beyond the end says so, too."""
     facts = shards.upload(PATH, b"x" * 100)
     shards.put(PATH, b"y")
     with pytest.raises(SourceChangedError, match="train-00000-of-00001"):
@@ -162,7 +162,7 @@ def test_a_shard_overwritten_with_a_shorter_one_has_changed(shards: Shards) -> N
 
 @pytest.mark.parametrize("read_before", [False, True])
 def test_a_deleted_shard_is_gone(shards: Shards, *, read_before: bool) -> None:
-    """Whether or not its reading had begun."""
+    """This holds whether or not the reading had begun."""
     source = shards.store.open(shards.upload(PATH, b"content"))
     if read_before:
         source.read(0, 1)
@@ -172,7 +172,7 @@ def test_a_deleted_shard_is_gone(shards: Shards, *, read_before: bool) -> None:
 
 
 def test_a_shard_is_read_from_several_threads(shards: Shards) -> None:
-    """Each gets its own range."""
+    """Each thread gets its own range."""
     content = bytes(range(200))
     source = shards.store.open(shards.upload(PATH, content))
     parts = at_once([partial(source.read, offset, 10) for offset in range(0, 200, 10)])
@@ -180,7 +180,7 @@ def test_a_shard_is_read_from_several_threads(shards: Shards) -> None:
 
 
 def test_a_name_that_cannot_be_listed_keeps_no_other_from_being_listed(shards: Shards) -> None:
-    """Azurite answers 500 for the whole folder. The longest plain beginning of the name is reported."""
+    """Azurite answers 500 for the whole folder. The longest plain prefix of the name is reported."""
     names = ["a-of-2", "a-of-2.tfrecord", "b-of-2.tfrecord"]
     for name in (*names, "a\x1b[31m-of-2.tfrecord"):
         shards.put(f"digits/1/{name}", b"")
@@ -193,7 +193,7 @@ def test_a_name_that_cannot_be_listed_keeps_no_other_from_being_listed(shards: S
 
 @pytest.mark.azurite
 def test_blobs_that_stand_for_folders_are_not_listed(data_storage: StorageConnection, unique: str) -> None:
-    """As Data Lake accounts list them and Hadoop writes them; their names say nothing."""
+    """Data Lake accounts list them and Hadoop writes them; their names have no meaning."""
     container = data_storage.blob_service.create_container(unique)
     container.upload_blob("digits/v1/day=3", b"", metadata={"hdi_isfolder": "true"})
     for name in ("digits/v1/day=3/a.parquet", "digits/v1/day=4"):

@@ -1,4 +1,4 @@
-"""The storage adapters when the network or the service fails: every outcome has a name, and no effect is doubled."""
+"""The storage adapters when the network or the service fails: each outcome has an error, no effect is doubled."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ ACTIONS: dict[str, Callable[[StorageConnection], object]] = {
 
 
 def storage_at(port: int, key: bytes = b"some key") -> StorageConnection:
-    """A connection without repetitions to whatever listens on a port."""
+    """Return a connection without retries to whatever listens on a port."""
     host = f"http://127.0.0.1:{port}/{HOST_ACCOUNT}"
     endpoints = ";".join(f"{service}Endpoint={host}" for service in ("Blob", "Queue", "Table"))
     text = f"AccountName={HOST_ACCOUNT};AccountKey={base64.b64encode(key).decode()};{endpoints}"
@@ -76,7 +76,7 @@ def transport() -> LossyTransport:
 
 @pytest.fixture
 def lossy_storage(azurite: Azurite, transport: LossyTransport) -> Iterator[StorageConnection]:
-    """The real service behind a network that loses answers; the SDK repeats without waiting."""
+    """The real service behind a network that loses answers; the SDK retries without waiting."""
     settings = ConnectionSettings(name="X", connection_string=azurite.connection_string())
     with contextlib.closing(StorageConnection(settings, transport=transport, retry_backoff_factor=0)) as storage:
         yield storage
@@ -84,7 +84,7 @@ def lossy_storage(azurite: Azurite, transport: LossyTransport) -> Iterator[Stora
 
 @pytest.fixture
 def lossy_ledger(lossy_storage: StorageConnection, unique: str) -> TableLedger:
-    """With its tables in place, so that the next POST is a transaction."""
+    """The same, with its tables created, so that the next POST is a transaction."""
     ledger = TableLedger(lossy_storage, prefix=unique)
     ledger.shard(DIGITS, "train", 0), ledger.split_sizes(DIGITS), ledger.runs()
     ledger.notifications("run-1"), ledger.history("digits/v1")
@@ -93,34 +93,34 @@ def lossy_ledger(lossy_storage: StorageConnection, unique: str) -> TableLedger:
 
 @pytest.mark.parametrize("action", ACTIONS)
 def test_a_service_that_does_not_answer_is_unavailable(action: str) -> None:
-    """Nothing listens: the error says what was being done, and the caller may try again later."""
+    """Nothing listens: the error names the operation, and the caller may retry later."""
     with pytest.raises(ServiceUnavailableError, match="storage did not answer"):
         ACTIONS[action](storage_at(free_port()))
 
 
 @pytest.mark.parametrize("action", ACTIONS)
 def test_a_wrong_key_is_refused(storage_with_wrong_key: StorageConnection, action: str) -> None:
-    """Trying again will not help; the message says where to look."""
+    """Retrying does not help; the message says where to look."""
     with pytest.raises(StorageRefusedError, match=r"\(403\).*role assignments"):
         ACTIONS[action](storage_with_wrong_key)
 
 
 def test_a_shard_without_an_answer_is_unavailable() -> None:
-    """The validator gets an error of its own kind."""
+    """The validator gets an error of its own type."""
     source = BlobShardStore(storage_at(free_port()), "datasets").open(FACTS)
     with pytest.raises(SourceUnavailableError, match="train-00000-of-00001: storage did not answer"):
         source.read(0, 10)
 
 
 def test_a_shard_that_may_not_be_read_is_forbidden(storage_with_wrong_key: StorageConnection) -> None:
-    """A wrong key, a missing role, a blob made private."""
+    """The causes are a wrong key, a missing role, or a blob made private."""
     source = BlobShardStore(storage_with_wrong_key, "datasets").open(FACTS)
     with pytest.raises(SourceForbiddenError, match=r"train-00000-of-00001: reading the blob is not allowed \(403\)"):
         source.read(0, 10)
 
 
 def test_refused_downloads_leave_no_connection_open(azurite: Azurite, unique: str) -> None:
-    """The SDK drops a refusal unread when it asks again; its connection would stay open until it is collected."""
+    """The SDK does not read the first response when it retries, so the connection would stay open until collected."""
     refusals, transport = [StorageFault.BUSY], RequestsTransport()
     with storage_proxy(azurite.ports) as (proxy, ports):
         settings = ConnectionSettings(name="X", connection_string=through(azurite.connection_string(), ports))
@@ -145,7 +145,7 @@ def test_a_missing_data_container_is_not_a_missing_blob(data_storage: StorageCon
 def test_a_verdict_whose_answer_was_lost_counts_once(
     lossy_ledger: TableLedger, transport: LossyTransport, *, is_first: bool
 ) -> None:
-    """The repetition meets its own row and says what the first try replaced: nothing."""
+    """The retry finds its own row and reports what the first attempt replaced: nothing."""
     transport.lose_next("POST")
     recorded = lossy_ledger.record_shard(shard_record(), is_first=is_first)
     assert (None, 1, 1) == (
@@ -158,14 +158,14 @@ def test_a_verdict_whose_answer_was_lost_counts_once(
 def test_first_verdicts_whose_answer_was_lost_count_once(
     lossy_ledger: TableLedger, transport: LossyTransport
 ) -> None:
-    """The repetition meets its own rows, and the answer is the counter as they left it."""
+    """The retry finds its own rows, and returns the counter as they left it."""
     transport.lose_next("POST")
     counter = lossy_ledger.record_first_verdicts([shard_record(0), shard_record(NUM_BUCKETS)])
     assert (2, 2, 1) == (counter, lossy_ledger.accepted_in_bucket(DIGITS, "train", 0), len(transport.lost))
 
 
 def test_first_verdicts_that_no_transaction_takes_are_left(lossy_ledger: TableLedger) -> None:
-    """Azure's tables take 4 MiB at once: the caller records one after the other."""
+    """A transaction of Azure Tables is limited to 4 MiB: the caller records one shard after the other."""
     shards = [
         shard_record(number * NUM_BUCKETS, num_shards=640, statistics={"x": "x" * 120_000}) for number in range(10)
     ]
@@ -183,21 +183,21 @@ def test_first_verdicts_that_no_transaction_takes_are_left(lossy_ledger: TableLe
 def test_a_claim_whose_answer_was_lost_is_still_ours(
     lossy_ledger: TableLedger, transport: LossyTransport, method: str, record: Any
 ) -> None:
-    """The SDK repeats the insert and meets its own row: that is no other owner."""
+    """The SDK repeats the insert and finds its own row, which is no other owner."""
     transport.lose_next("POST")
     add = getattr(lossy_ledger, method)
     assert ([True, False], 1) == ([add(record), add(record)], len(transport.lost))
 
 
 def test_a_named_run_whose_answer_was_lost_stays_named(lossy_ledger: TableLedger, transport: LossyTransport) -> None:
-    """The repetition finds the closing changed, by itself."""
+    """The retry finds that it changed the closing itself."""
     lossy_ledger.add_generation(generation_record())
     transport.lose_next("POST")
     assert ("run-a", 1) == (lossy_ledger.claim_auto_run(generation_record(), "run-a"), len(transport.lost))
 
 
 def test_a_saved_run_whose_answer_was_lost_is_saved(lossy_ledger: TableLedger, transport: LossyTransport) -> None:
-    """No conflict with oneself; and the revision is the one on record."""
+    """It does not conflict with itself, and the revision is the recorded one."""
     lossy_ledger.add_run(run_record())
     (run,) = lossy_ledger.runs()
     transport.lose_next("POST")
@@ -208,7 +208,7 @@ def test_a_saved_run_whose_answer_was_lost_is_saved(lossy_ledger: TableLedger, t
 def test_a_saved_notification_whose_answer_was_lost_is_saved(
     lossy_ledger: TableLedger, transport: LossyTransport
 ) -> None:
-    """No conflict with oneself; otherwise the sender would leave it to a sweep."""
+    """It does not conflict with itself; otherwise the sender would leave it to a sweep."""
     lossy_ledger.add_notification(notification_record())
     (notification,) = lossy_ledger.notifications("run-1")
     transport.lose_next("POST")
@@ -217,7 +217,7 @@ def test_a_saved_notification_whose_answer_was_lost_is_saved(
 
 
 def test_a_decision_whose_answer_was_lost_is_one_line(lossy_ledger: TableLedger, transport: LossyTransport) -> None:
-    """The repetition meets its own line."""
+    """The retry finds its own entry."""
     transport.lose_next("POST")
     lossy_ledger.add_history_entry(history_entry())
     assert ([history_entry()], 1) == (lossy_ledger.history("digits/v1"), len(transport.lost))

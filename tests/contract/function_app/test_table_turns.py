@@ -1,6 +1,6 @@
-"""Two writers of the tables in every order of their requests: what a lost ETag would let through, nothing does.
+"""Two writers of the tables in every order of their requests: none of them allows what a lost ETag would.
 
-Threads that begin at once meet by luck; here each request to storage is a turn, and the order of the turns is given.
+Concurrent threads overlap by chance; here each request to storage is a turn, and the order of the turns is set.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ ORDERS = [
     pytest.param(order, marks=[] if sum(order) == len(order) // 2 else [pytest.mark.slow])
     for order in itertools.product((0, 1), repeat=4)
 ]
-"""Which writer is next, at the first four requests; then one after the other. The gate tries the balanced orders."""
+"""Who is next, for the first four requests; then they alternate. The gate tries the balanced orders."""
 RUN, NOTE, LETTER = run_record(), notification_record(), dead_letter_record()
 
 Write = Callable[[], object]
@@ -51,7 +51,7 @@ class Together:
         self._order = order
 
     def write(self, *writes: Write) -> tuple[list[object], int]:
-        """Let both go to their ends; return what they returned, and how many found that the other was first."""
+        """Run both to their ends; return their results, and how many found that the other was first."""
         answers: list[object] = [None] * len(writes)
 
         def body(number: int) -> None:
@@ -68,7 +68,7 @@ class Together:
 def together(
     request: pytest.FixtureRequest, host_storage: StorageConnection, unique: str, monkeypatch: pytest.MonkeyPatch
 ) -> Together:
-    """A ledger with its tables in place, in which every request waits for its turn."""
+    """A ledger with its tables created, in which every request waits for its turn."""
     ledger, turns = TableLedger(host_storage, prefix=unique), Turns()
 
     def in_turn(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -80,14 +80,14 @@ def together(
 
 
 def test_two_counts_are_two(together: Together) -> None:
-    """Neither is written over by the other."""
+    """Neither overwrites the other."""
     together.write(*[lambda: together.ledger.count("uploads", "today")] * 2)
     assert {"today": 2} == together.ledger.counts("uploads")
 
 
 @pytest.mark.parametrize("is_first", [False, True])
 def test_one_shard_twice_counts_once_and_two_of_a_bucket_twice(together: Together, *, is_first: bool) -> None:
-    """The counter is that of the rows, in every order."""
+    """The counter equals the rows, in every order."""
     ledger = together.ledger
     together.write(*[lambda: ledger.record_shard(shard_record(0), is_first=is_first)] * 2)
     together.write(*[partial(ledger.record_shard, shard_record(index), is_first=is_first) for index in (16, 32)])
@@ -95,7 +95,7 @@ def test_one_shard_twice_counts_once_and_two_of_a_bucket_twice(together: Togethe
 
 
 def test_shards_together_and_alone_are_all_counted(together: Together) -> None:
-    """First verdicts in one transaction beside another writer of their counter, and beside one of their rows."""
+    """First verdicts are recorded in one transaction, beside another writer of their counter or of their rows."""
     ledger, pair = together.ledger, [shard_record(0), shard_record(16)]
     together.write(lambda: ledger.record_first_verdicts(pair), lambda: ledger.record_shard(shard_record(32)))
     again = [shard_record(48), shard_record(0, etag="0X2")]
@@ -107,7 +107,7 @@ def test_shards_together_and_alone_are_all_counted(together: Together) -> None:
 def test_contradicting_verdicts_leave_the_counter_of_the_one_that_stands(
     together: Together, *, is_first: bool
 ) -> None:
-    """Accepted and rejected at the same position: the last one counts, or does not."""
+    """One accepts and one rejects the same position: the counter follows the verdict that is kept."""
     ledger = together.ledger
     bad = shard_record(0, etag="0X2", state=ShardState.REJECTED)
     together.write(*[partial(ledger.record_shard, shard, is_first=is_first) for shard in (shard_record(0), bad)])
@@ -116,7 +116,7 @@ def test_contradicting_verdicts_leave_the_counter_of_the_one_that_stands(
 
 
 def test_of_two_that_enter_none_is_forgotten(together: Together) -> None:
-    """One runs, the other is queued."""
+    """One runs, the other one is queued."""
 
     def enter(number: int) -> None:
         together.ledger.change_run_queue(
@@ -129,7 +129,7 @@ def test_of_two_that_enter_none_is_forgotten(together: Together) -> None:
 
 
 def test_of_two_that_move_a_run_one_wins(together: Together) -> None:
-    """The other meets a conflict, and the row is the winner's."""
+    """The other one gets a conflict, and the row is the winner's."""
     ledger = together.ledger
     ledger.add_run(RUN)
     (read,) = ledger.runs()
@@ -149,7 +149,7 @@ def test_of_two_that_send_a_notification_one_has_claimed_it(together: Together) 
 
 
 def test_of_two_that_replay_a_letter_one_has_written_it_down(together: Together) -> None:
-    """The number of replays is not lost."""
+    """No replay is lost from the count."""
     ledger = together.ledger
     ledger.add_dead_letter(LETTER)
     (read,) = ledger.dead_letters()
@@ -172,7 +172,7 @@ def test_what_is_inserted_twice_is_one_callers(together: Together) -> None:
 
 
 def test_a_closing_has_one_name_for_its_run(together: Together) -> None:
-    """Both callers are given the same one."""
+    """Both callers get the same name."""
     ledger = together.ledger
     ledger.add_generation(generation_record())
     names, _ = together.write(*[partial(ledger.claim_auto_run, generation_record(), name) for name in ("a", "b")])
@@ -182,7 +182,7 @@ def test_a_closing_has_one_name_for_its_run(together: Together) -> None:
 
 
 def test_a_split_has_one_size(together: Together) -> None:
-    """Claimed by two, and moved by two: both calls return the recorded size."""
+    """Two callers claim it and two move it; all calls return the recorded size."""
     ledger = together.ledger
     claimed, _ = together.write(*[partial(ledger.claim_split_size, DIGITS, "train", size) for size in (2, 3)])
     assert [ledger.split_sizes(DIGITS)["train"]] * 2 == claimed
@@ -194,7 +194,7 @@ def test_a_split_has_one_size(together: Together) -> None:
 
 
 def test_a_run_that_is_canceled_has_no_further_attempt(together: Together) -> None:
-    """Either the attempt is there and the cancellation meets a conflict, or the other way round."""
+    """Either the attempt exists and the cancellation gets a conflict, or the other way round."""
     ledger = together.ledger
     ledger.add_run(replace(RUN, state=RunState.RUNNING))
     (read,) = ledger.runs()

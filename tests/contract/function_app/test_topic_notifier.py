@@ -37,7 +37,7 @@ NOTIFICATION = NotificationRecord(
 
 @dataclass(frozen=True, kw_only=True)
 class Subscriber:
-    """A program that is subscribed to the topic."""
+    """A program that subscribes to the topic."""
 
     url: str
     printed: list[tuple[str, ...]]
@@ -52,7 +52,7 @@ class _Quiet(WSGIRequestHandler):
 
 @pytest.fixture(scope="module")
 def subscriber() -> Iterator[Subscriber]:
-    """The subscriber of docs/subscribe.md, at a free port."""
+    """The subscriber in docs/subscribe.md, on a free port."""
     (program,) = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
     lines = [line for line in program.splitlines() if line]
     assert (10, 'server.make_server("127.0.0.1", 8080, app).serve_forever()') == (len(lines), lines[-1])
@@ -71,7 +71,7 @@ def subscriber() -> Iterator[Subscriber]:
 def event_grid(
     azurite: Azurite, subscriber: Subscriber, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[EventGrid]:
-    """An emulator with our topic, and the page's subscriber of models."""
+    """An emulator with our topic, and the page's subscriber to models."""
     mine = {"name": "mine", "topic": "landfall", "webhook": subscriber.url, "cloud_events": True}
     config = {
         "storage": {
@@ -89,7 +89,7 @@ def event_grid(
 
 
 def test_a_notification_arrives_as_a_cloud_event_with_its_own_id(event_grid: EventGrid) -> None:
-    """The id is made of the idempotency key, so a subscriber can tell a repetition."""
+    """The id consists of the idempotency key, so that a subscriber can detect a repetition."""
     notifier = TopicNotifier(event_grid.topic_endpoint("landfall"), key=TOPIC_KEY, client_id=None)
     for _ in range(2):
         notifier.send(NOTIFICATION)
@@ -112,7 +112,7 @@ def test_a_notification_arrives_as_a_cloud_event_with_its_own_id(event_grid: Eve
 
 
 def test_the_subscriber_of_the_page_hears_of_a_model_once(event_grid: EventGrid, subscriber: Subscriber) -> None:
-    """Through Event Grid's handshake and filter, although the event is published twice."""
+    """Event Grid's handshake and filter work, and the event is published twice."""
     notifier = TopicNotifier(event_grid.topic_endpoint("landfall"), key=TOPIC_KEY, client_id=None)
     for outcome in ("registered", "registered", "failed", "registered"):
         key = f"{NOTIFICATION.key}/{'last' if subscriber.printed else 'first'}"
@@ -133,14 +133,14 @@ def test_an_endpoint_without_a_listener_is_an_error() -> None:
 
 
 def test_a_topic_that_refuses_is_an_error(event_grid: EventGrid) -> None:
-    """A wrong key, for one."""
+    """The cause may be a wrong key."""
     notifier = TopicNotifier(event_grid.topic_endpoint("landfall"), key="d3Jvbmc=", client_id=None)
     with pytest.raises(NotificationError, match="refused"):
         notifier.send(NOTIFICATION)
 
 
 def test_the_check_sends_an_event_that_subscribers_can_leave_out(event_grid: EventGrid) -> None:
-    """Its type is no outcome, so that a subscription by types never sees it."""
+    """Its type is no outcome, so a subscription by types never receives it."""
     seen = len(event_grid.get("/topics/landfall/received"))
     check = topic_probe(TopicNotifier(event_grid.topic_endpoint("landfall"), key=TOPIC_KEY, client_id=None))
     assert "it took an event of type landfall.doctor" == check.look()
@@ -151,7 +151,7 @@ def test_the_check_sends_an_event_that_subscribers_can_leave_out(event_grid: Eve
 
 
 def test_a_topic_to_which_the_app_may_not_send_is_found(event_grid: EventGrid) -> None:
-    """Before the first notification that would be lost to people."""
+    """It is found before the first notification is lost."""
     wrong = topic_probe(TopicNotifier(event_grid.topic_endpoint("landfall"), key="d3Jvbmc=", client_id=None))
     with pytest.raises(NotificationError, match="refused"):
         wrong.look()

@@ -32,7 +32,7 @@ PATH = f"{V1}/{NAME}"
 
 
 class BusyStore(BlobShardStore):
-    """Acts between the look at a blob and the reading of it, or lets another store answer."""
+    """Acts between the lookup of a blob and its reading, or replaces the store that answers."""
 
     act: Callable[[], object] = staticmethod(lambda: None)
     other: BlobShardStore | None = None
@@ -45,7 +45,7 @@ class BusyStore(BlobShardStore):
 
 @dataclass
 class Uploads:
-    """The trigger, and what it works on."""
+    """The trigger, and the services that it uses."""
 
     storage: StorageConnection
     container: Any
@@ -59,7 +59,7 @@ class Uploads:
         self.container.upload_blob(path, content, overwrite=True)
 
     def deliver(self, path: str) -> str:
-        """Give the trigger an event of an upload, with the path as Event Grid writes it; return the message."""
+        """Deliver an upload event to the trigger, with the path as Event Grid writes it; return the message."""
         from azure.functions import QueueMessage
 
         message = event(self.name, path)
@@ -68,16 +68,16 @@ class Uploads:
         return message
 
     def history(self, path: str) -> list[HistoryEntry]:
-        """What was decided about a path."""
+        """Return the history of a path."""
         return self.ledger.history(path)
 
     def actions(self, path: str = PATH) -> list[str]:
-        """Their words."""
+        """Return the actions in the history of a path."""
         return [decision.action for decision in self.history(path)]
 
 
 def event(container: str, path: str) -> str:
-    """A message as Event Grid leaves it in the queue."""
+    """Return a message as Event Grid puts it into the queue."""
     encoded = quote(path)
     members = {
         "id": "831e1650-001e-001b-66ab-eeb76e069631",
@@ -106,7 +106,7 @@ def uploads(
 
 
 def test_a_shard_is_judged(uploads: Uploads) -> None:
-    """What the other tests disturb."""
+    """This is the undisturbed case of the other tests."""
     uploads.put(PATH, shard_content(1, 2))
     uploads.deliver(PATH)
     row = uploads.ledger.shard(V1, "train", 0)
@@ -122,7 +122,7 @@ def test_a_blob_deleted_before_the_event_came_is_suppressed(uploads: Uploads) ->
 
 
 def test_a_blob_deleted_between_look_and_read_has_no_verdict(uploads: Uploads) -> None:
-    """And is no poison: nothing is left to be done about it."""
+    """The message is not poison either: there is nothing left to do."""
     uploads.put(PATH, shard_content(1))
     uploads.store.act = lambda: uploads.container.delete_blob(PATH)
     uploads.deliver(PATH)
@@ -133,7 +133,7 @@ def test_a_blob_deleted_between_look_and_read_has_no_verdict(uploads: Uploads) -
 
 
 def test_a_blob_overwritten_between_look_and_read_is_judged_as_it_is_now(uploads: Uploads) -> None:
-    """Its own event will find the verdict there."""
+    """The second upload's own event will find the verdict."""
     uploads.put(PATH, b"<html>")
     contents = iter([shard_content(1, 2, 3)])
 
@@ -153,7 +153,7 @@ def test_a_blob_overwritten_between_look_and_read_is_judged_as_it_is_now(uploads
 def test_a_blob_made_private_between_look_and_read_is_given_up_with_a_clear_reason(
     uploads: Uploads, azurite: Azurite
 ) -> None:
-    """It is delivered again, because the role may be granted; the reason is in the history and with the message."""
+    """It is delivered again, because the role may be granted; the reason is in the history and in the message."""
     uploads.put(PATH, shard_content(1))
     uploads.store.other = BlobShardStore(without_access(azurite), uploads.name)
     with pytest.raises(
@@ -173,7 +173,7 @@ def test_a_blob_made_private_between_look_and_read_is_given_up_with_a_clear_reas
 
 
 def without_access(azurite: Azurite) -> StorageConnection:
-    """The data account, opened with a key that is not its own."""
+    """Return the data account, opened with a wrong key."""
     key = base64.b64encode(b"another key").decode()
     text = f"AccountName={DATA_ACCOUNT};AccountKey={key};BlobEndpoint={azurite.blob_url()}"
     return StorageConnection(ConnectionSettings(name="X", connection_string=text), retry_total=0)
@@ -199,7 +199,7 @@ ELSEWHERE = {
 
 @pytest.mark.parametrize("path", STRANGE.values(), ids=STRANGE)
 def test_a_strange_name_is_decided_on_under_its_very_name(uploads: Uploads, path: str) -> None:
-    """It exists and matches no pipeline, and the history says so; nothing becomes a poison message."""
+    """The name matches no pipeline, and the history says so; no message becomes poison."""
     uploads.put(path, shard_content(1))
     assert uploads.store.facts(path) is not None
     uploads.deliver(path)
@@ -222,7 +222,7 @@ def test_a_strange_name_is_decided_on_under_its_very_name(uploads: Uploads, path
     ],
 )
 def test_what_clients_would_not_upload_is_decided_on_all_the_same(uploads: Uploads, path: str) -> None:
-    """No path is looked up that is no shard's; the real shard beside it is left alone."""
+    """Only paths of shards are looked up; the real shard beside it is not affected."""
     uploads.put(PATH, shard_content(1))
     uploads.deliver(path)
     assert (["event_suppressed"], None) == (uploads.actions(path), uploads.ledger.shard(V1, "train", 0))
@@ -230,7 +230,7 @@ def test_what_clients_would_not_upload_is_decided_on_all_the_same(uploads: Uploa
 
 @pytest.mark.parametrize("path", ELSEWHERE.values(), ids=ELSEWHERE)
 def test_what_lies_in_no_versions_folder_is_counted(uploads: Uploads, path: str) -> None:
-    """It has no history of its own, however many such paths come, and the real shard is left alone."""
+    """Such paths have no history, however many there are, and the real shard is not affected."""
     uploads.put(PATH, shard_content(1))
     uploads.deliver(path)
     assert ([], [1], None) == (
@@ -251,7 +251,7 @@ def test_what_lies_in_no_versions_folder_is_counted(uploads: Uploads, path: str)
 def test_the_oddest_names_that_shards_may_have_are_judged(
     uploads: Uploads, dataset: str, version: str, name: str
 ) -> None:
-    """As any other."""
+    """They are handled like any other name."""
     path = f"{dataset}/{version}/{name}"
     uploads.put(path, shard_content(1))
     uploads.deliver(path)
@@ -259,13 +259,13 @@ def test_the_oddest_names_that_shards_may_have_are_judged(
 
 
 def test_a_large_shard_is_read_by_bounded_ranges(uploads: Uploads) -> None:
-    """No read asks for more than a chunk, however large the blob; never two at a time but the one read ahead."""
+    """No read exceeds a chunk, however large the blob, and at most one chunk is read ahead."""
     lengths: list[int] = []
     record = frame_record(encode_example({"label": [1], "image": [bytes(100_000)]}))
     uploads.put(PATH, record * 200)
 
     class Noting:
-        """A source that notes what it is asked for."""
+        """A source that records its reads."""
 
         def __init__(self, source: ShardSource) -> None:
             self._source = source
@@ -277,7 +277,7 @@ def test_a_large_shard_is_read_by_bounded_ranges(uploads: Uploads) -> None:
             return self._source.read(offset, length)
 
     class NotingStore(BlobShardStore):
-        """Opens sources that note."""
+        """Opens sources that record their reads."""
 
         def open(self, facts: BlobFacts) -> ShardSource:
             """See ShardStore."""

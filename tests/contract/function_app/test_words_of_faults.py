@@ -1,4 +1,4 @@
-"""What people read of each fault of the emulated Azure ML that is not a failed job, and that the run goes on."""
+"""Notifications about faults of the emulated Azure ML that are not failed jobs, after which the run continues."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ pytestmark = pytest.mark.azurite
 def twin(
     azurite: Azurite, unused_accounts: Iterator[str], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Twin]:
-    """One emulator and one world; each test has a dataset of its own."""
+    """One emulator and one world; each test has its own dataset."""
     with running_twin(tmp_path_factory.mktemp("azure_ml"), azurite, next(unused_accounts)) as running:
         yield running
 
 
 @pytest.fixture
 def dataset(twin: Twin) -> str:
-    """A dataset with a pipeline, which no other test has, nor this one's second run."""
+    """A dataset with its own pipeline, not shared with other tests or with the second run."""
     name = f"words-{uuid.uuid4().hex[:8]}"
     twin.add_pipeline(name)
     return name
@@ -49,7 +49,7 @@ DELAYS = {
     AnswerFault.UNAVAILABLE: "The service is unavailable",
 }
 GATE = (AnswerFault.LOST_AFTER, AnswerFault.THROTTLED, AnswerFault.TRUNCATED)
-"""Faults whose answers take ways of their own through the client; the others are in `make test-all`."""
+"""Faults that the client handles in different ways; the others are in `make test-all`."""
 REFUSALS = {
     AnswerFault.FORBIDDEN: ("configuration", "check the identity's role on the workspace"),
     AnswerFault.NAME_TAKEN: ("configuration", "another job has this name"),
@@ -59,7 +59,7 @@ REFUSALS = {
 
 
 def test_every_answer_has_its_words() -> None:
-    """A fault that is added needs words."""
+    """A new fault needs a text."""
     assert set(AnswerFault) == DELAYS.keys() | REFUSALS.keys()
 
 
@@ -67,7 +67,7 @@ def test_every_answer_has_its_words() -> None:
     "fault", [pytest.param(fault, marks=[] if fault in GATE else pytest.mark.slow) for fault in DELAYS], ids=str
 )
 def test_a_delayed_submission_says_why_and_leads_to_one_model(twin: Twin, dataset: str, fault: AnswerFault) -> None:
-    """The message stays in its queue; its next delivery submits the run, or meets the job that exists."""
+    """The message stays in its queue; its next delivery submits the run, or finds the existing job."""
     twin.fault(fault, dataset, SDK_TRIES if fault in RETRIED else 1)
     with pytest.raises(ServiceUnavailableError):
         twin.upload(dataset)
@@ -81,7 +81,7 @@ def test_a_delayed_submission_says_why_and_leads_to_one_model(twin: Twin, datase
 
 @pytest.mark.parametrize("fault", REFUSALS, ids=str)
 def test_a_refused_submission_has_its_class_and_words(twin: Twin, dataset: str, fault: AnswerFault) -> None:
-    """What a person can mend is said with the command that trains again, without force."""
+    """If a person can correct the cause, the message has the command that trains again without force."""
     failure_class, words = REFUSALS[fault]
     twin.fault(fault, dataset)
     run = twin.upload(dataset)
@@ -90,20 +90,20 @@ def test_a_refused_submission_has_its_class_and_words(twin: Twin, dataset: str, 
     lines = f"{twin.run_text(run)} {twin.why(run.run_id)}"
     assert (True, True) == (words in lines, failure_class in lines)
     if failure_class == "configuration":
-        mend = f"correct what Azure ML refuses, then: landfall submit {dataset}/v1"
-        assert (True, True) == (words in twin.received(run), mend in twin.received(run))
+        fix = f"correct what Azure ML refuses, then: landfall submit {dataset}/v1"
+        assert (True, True) == (words in twin.received(run), fix in twin.received(run))
     else:
         assert run.next_run_id is not None
 
 
 def warnings_about(twin: Twin, run: RunRecord) -> dict[str, str]:
-    """Return what people received about a run, by outcome."""
+    """Return the warnings about a run, by outcome."""
     received = twin.world.people.received
     return {n.outcome: str(n.content["text"]) for n in received if n.subject == run.run_id}
 
 
 def test_a_build_that_takes_an_hour_is_not_blamed_on_the_nodes(twin: Twin, dataset: str) -> None:
-    """People read of the image, and the run goes on by itself."""
+    """The notification names the image, and the run continues by itself."""
     twin.fault(LifeFault.SLOW_BUILD, dataset)
     run = twin.upload(dataset)
     twin.emulator.await_status(run.run_id, "Preparing")
@@ -125,7 +125,7 @@ def test_a_build_that_takes_an_hour_is_not_blamed_on_the_nodes(twin: Twin, datas
 def test_a_job_that_is_out_of_sight_is_warned_of_and_comes_back(
     twin: Twin, dataset: str, fault: LifeFault, status: str, words: str
 ) -> None:
-    """The run stays as it is, whatever Azure ML calls it meanwhile."""
+    """The run's state does not change, whatever Azure ML calls it meanwhile."""
     twin.fault(fault, dataset)
     run = twin.upload(dataset)
     twin.emulator.await_status(run.run_id, status)
@@ -141,7 +141,7 @@ def test_a_job_that_is_out_of_sight_is_warned_of_and_comes_back(
 
 
 def move_to_running(twin: Twin, run: RunRecord) -> None:
-    """Record that the run was seen running before it went out of sight."""
+    """Record that the run was running before its job became unreachable."""
     ledger = twin.world.services.ledger
     stands = ledger.run(run.run_id)
     assert stands is not None
@@ -149,7 +149,7 @@ def move_to_running(twin: Twin, run: RunRecord) -> None:
 
 
 def test_a_cluster_that_vanishes_ends_its_run_with_what_to_create(twin: Twin, dataset: str) -> None:
-    """After ten minutes, in case it is created again."""
+    """The run ends after ten minutes, in case the cluster is created again."""
     twin.emulator.put("computes/cluster", cluster_body()).raise_for_status()
     twin.fault(LifeFault.COMPUTE_GONE, dataset)
     run = twin.upload(dataset)
@@ -169,7 +169,7 @@ def test_a_cluster_that_vanishes_ends_its_run_with_what_to_create(twin: Twin, da
 
 
 def test_a_job_whose_end_no_event_tells_is_ended_by_the_sweep(twin: Twin, dataset: str) -> None:
-    """Canceled by a person; the service says nothing of it."""
+    """A person canceled it, and the service sends no event."""
     twin.fault(LifeFault.NO_END_EVENT, dataset)
     run = twin.upload(dataset)
     cancel_run(run.run_id, canceled_by="person", reason="not needed", services=twin.world.services)

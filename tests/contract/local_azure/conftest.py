@@ -1,4 +1,4 @@
-"""One Azurite for all tests of the emulators that a worker runs; tests use containers and queues of their own."""
+"""One Azurite for all emulator tests of a worker; each test uses its own containers and queues."""
 
 from __future__ import annotations
 
@@ -12,6 +12,6 @@ from tests.support.azurite import running_azurite
 
 @pytest.fixture(scope="session")
 def azurite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Azurite]:
-    """Storage behind the emulators and the dev host."""
+    """The storage of the emulators and the development host."""
     with running_azurite(tmp_path_factory.mktemp("azurite")) as running:
         yield running

@@ -1,4 +1,4 @@
-"""The dev host as a process, with the app of tests/fixtures/dev_host_app or another."""
+"""The development host as a process, with the app in tests/fixtures/dev_host_app or another one."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ FIXTURE_APP = REPOSITORY / "tests" / "fixtures" / "dev_host_app"
 
 @dataclass(frozen=True, kw_only=True)
 class DevHost:
-    """A dev host that answers."""
+    """A running development host."""
 
     process: Process
     url: str
-    """Without a slash at the end."""
+    """The URL, without a slash at the end."""
     journal: Path
-    """File in which the fixture app records its invocations."""
+    """The file in which the fixture app records its invocations."""
 
     def request(self, method: str, path: str, **arguments: Any) -> httpx.Response:
-        """Send a request and return the answer, whatever its status."""
+        """Send a request and return the response, whatever its status."""
         return httpx.request(method, f"{self.url}{path}", timeout=PATIENCE_S, **arguments)
 
     def journalled(self, kind: str) -> list[dict[str, Any]]:
-        """The fixture app's entries of ``kind`` so far, in order."""
+        """Return the fixture app's entries of ``kind`` so far, in order."""
         lines = self.journal.read_text(encoding="utf-8").splitlines() if self.journal.is_file() else []
         return [entry for entry in map(json.loads, lines) if entry["kind"] == kind]
 
     def wait_for_bodies(self, *bodies: str, timeout_s: float = PATIENCE_S) -> list[dict[str, Any]]:
-        """The queue entries with one of ``bodies``, once each of those has arrived."""
+        """Return the queue entries with one of ``bodies``, once all of them have arrived."""
 
         def arrived() -> list[dict[str, Any]] | None:
             entries = [entry for entry in self.journalled("queue") if entry["body"] in bodies]
@@ -48,7 +48,7 @@ class DevHost:
 def start_dev_host_process(
     folder: Path, settings: Mapping[str, str], *arguments: str, root: Path = FIXTURE_APP, port: int = 0
 ) -> Process:
-    """Start the dev host, on any free port for 0, without waiting for it."""
+    """Start the development host (port 0: any free port), without waiting for it."""
     program = functions_host_program(
         log=folder / "dev_host.log", root=root, settings=settings, port=port, options=arguments
     )
@@ -58,7 +58,7 @@ def start_dev_host_process(
 def start_dev_host(
     folder: Path, settings: Mapping[str, str], *arguments: str, root: Path = FIXTURE_APP, port: int = 0
 ) -> DevHost:
-    """Start the dev host, on any free port for 0, and wait until it listens. ``settings`` need FIXTURE_JOURNAL."""
+    """Start the development host (port 0: any free port), and wait for it. ``settings`` need FIXTURE_JOURNAL."""
     process = start_dev_host_process(folder, settings, *arguments, root=root, port=port)
     return DevHost(
         process=process, url=listening_url(process.await_ready()), journal=Path(settings["FIXTURE_JOURNAL"])
@@ -66,7 +66,7 @@ def start_dev_host(
 
 
 def fixture_settings(storage: str, queue: str, journal: Path, schedule: str = "0 0 0 1 1 *") -> dict[str, str]:
-    """App settings of the fixture app: its storage, its queue's name, its journal and its timer's schedule."""
+    """Return the fixture app's settings: storage, queue name, journal and the timer's schedule."""
     return {
         "AzureWebJobsStorage": storage,
         "FIXTURE_JOURNAL": str(journal),

@@ -1,4 +1,4 @@
-"""The lists of the Hugging Face Hub as the library `datasets` writes and reads them."""
+"""The lists of the Hugging Face Hub, as the library `datasets` writes and reads them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PATTERNS = ("data/*", "data/**", "**", "**/b*", "*/[bc].parquet", "da?a/b.parque
 
 @pytest.fixture(scope="module")
 def signs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data set in the form in which push_to_hub uploads it: shards below data/, and the card."""
+    """A dataset as push_to_hub uploads it: shards in data/, and the card."""
     from datasets import Dataset
 
     folder = tmp_path_factory.mktemp("signs")
@@ -42,7 +42,7 @@ def signs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def closings(world: World) -> list[dict[str, int]]:
-    """Records of each split, of each closing."""
+    """Return the records of each split in each closing."""
     found = []
     for generation in reversed(world.ledger.generations(VERSION)):
         shards = Manifest.from_json(world.documents.documents[generation.manifest_path]).shards
@@ -52,7 +52,7 @@ def closings(world: World) -> list[dict[str, int]]:
 
 @pytest.mark.parametrize("name", [README_FILE, INFOS_FILE])
 def test_a_data_set_that_datasets_wrote_closes_with_its_own_list(signs: Path, name: str) -> None:
-    """In any order of the shards; with another total it does not."""
+    """It closes with any order of the shards, but not with another total."""
     world = World()
     text = PIPELINE.replace("    image: {kind: float, shape: [2, 2, 1]}\n", "").replace(
         "format: tfrecord", "format: parquet"
@@ -88,7 +88,7 @@ def test_the_conventions_are_those_of_the_library(tree: tuple[str, ...], tmp_pat
 
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_a_pattern_finds_what_the_library_finds(pattern: str, tmp_path: Path) -> None:
-    """A star stays within a folder, two go through all."""
+    """One star matches within a folder, two match across folders."""
     from datasets.data_files import resolve_pattern
 
     tree = (

@@ -1,4 +1,4 @@
-"""Shards as TensorFlow, tensorflow-datasets, pandas and ImageNet's own script write them: all are accepted."""
+"""Shards as TensorFlow, tensorflow-datasets, pandas and ImageNet's script write them: all are accepted."""
 
 from __future__ import annotations
 
@@ -78,12 +78,12 @@ train:
   options: {validation_split: test, image_height: 30, per_process_batch_size: 1}
 """
 CLASSIC_NAME = "train-00000-of-01024"
-"""Without a suffix, as build_imagenet_data.py of tensorflow/models names them."""
+"""A name without a suffix, as build_imagenet_data.py of tensorflow/models creates it."""
 
 
 @dataclass(frozen=True)
 class Written:
-    """What one process with TensorFlow wrote, see tests/support/write_with_tensorflow.py."""
+    """The output of a process with TensorFlow, see tests/support/write_with_tensorflow.py."""
 
     folder: Path
     read_by_both: list[Any]
@@ -113,7 +113,7 @@ def pictures(written: Written) -> Path:
 
 
 def file_verdict(path: Path, features: tuple[FeatureSpec, ...]) -> ShardVerdict:
-    """Validate a file with every image decoded."""
+    """Validate a file, decoding every image."""
     with LocalFileSource(path) as source:
         return validate_shard(source, DataRequirements(features=features, images=ImagePolicy(decode="all")))
 
@@ -128,7 +128,7 @@ def file_verdict(path: Path, features: tuple[FeatureSpec, ...]) -> ShardVerdict:
     ],
 )
 def test_written_by_tensorflow(written: Written, name: str, compression: str) -> None:
-    """What TensorFlow writes is accepted in every compression, under every naming."""
+    """Every compression and every naming scheme of TensorFlow is accepted."""
     verdict = file_verdict(written.folder / "shards" / name, TENSORFLOW_FEATURES)
     assert ((), 30, compression) == (verdict.reasons, verdict.num_records, verdict.compression)
     assert {str(i): 3 for i in range(10)} == verdict.statistics.features["label"].histogram
@@ -136,12 +136,12 @@ def test_written_by_tensorflow(written: Written, name: str, compression: str) ->
 
 
 def test_both_descriptions_in_one_process(written: Written) -> None:
-    """TensorFlow's Example and the validator's live in one process, and read each other's bytes."""
+    """TensorFlow's Example and the validator's can be used in one process and read each other's bytes."""
     assert [[1, 2], 0.5, "a"] == written.read_by_both
 
 
 def test_written_by_tensorflow_datasets(capsys: pytest.CaptureFixture[str], pictures: Path, tmp_path: Path) -> None:
-    """Names, records, features of every kind, and the counts in dataset_info.json are accepted."""
+    """Names, records, all types of features, and the counts in dataset_info.json are accepted."""
     (tmp_path / "pictures.yaml").write_text(PIPELINE)
     (tmp_path / "clusters.yaml").write_text(CLUSTERS)
     arguments = ("--pipeline", tmp_path / "pictures.yaml", "--complete", "--json", "--processes", 1)
@@ -166,7 +166,7 @@ def test_counts_of_tensorflow_datasets_are_held_against_the_shards(
 
 
 def test_the_list_of_tensorflow_datasets_names_the_files_that_it_wrote(pictures: Path) -> None:
-    """Each with its number of records, and the bytes of the records of each split."""
+    """Each file has its number of records, and each split the bytes of its records."""
     stated = read_file_list("dataset_info.json", (pictures / "dataset_info.json").read_bytes())
     shards = {path.name: file_verdict(path, ()).num_records for path in pictures.iterdir() if "-of-" in path.name}
     assert shards == {name: file.num_records for name, file in stated.files.items()}
@@ -177,7 +177,7 @@ def test_the_list_of_tensorflow_datasets_names_the_files_that_it_wrote(pictures:
 
 
 def frame() -> pd.DataFrame:
-    """A table with every kind of column that pandas has for datasets, and an index."""
+    """Return a table with every type of column that pandas has for datasets, and an index."""
     num_rows = 500
     rows = pd.DataFrame(
         {
@@ -198,7 +198,7 @@ def frame() -> pd.DataFrame:
 
 @pytest.mark.parametrize("compression", ["snappy", "gzip", "zstd", "brotli", "lz4", None])
 def test_written_by_pandas(tmp_path: Path, compression: str | None) -> None:
-    """Whatever pandas writes is accepted, and its values are read right."""
+    """Everything that pandas writes is accepted, and its values are read correctly."""
     path = tmp_path / "train-00000-of-00001.parquet"
     frame().to_parquet(path, compression=compression)
     verdict = file_verdict(path, PANDAS_FEATURES)
@@ -208,7 +208,7 @@ def test_written_by_pandas(tmp_path: Path, compression: str | None) -> None:
 
 
 def classic_shard(label: int) -> bytes:
-    """Return a shard of two records, one with a box and one without, with every key that the script writes."""
+    """Return a shard of two records, one with a box and one without, with all keys that the script writes."""
     texts = {
         "image/colorspace": b"RGB",
         "image/class/synset": b"n01440764",
@@ -240,7 +240,7 @@ def classic_example(texts: dict[str, bytes], numbers: dict[str, int], boxes: lis
 
 @pytest.mark.parametrize(("label", "reasons"), [(1, []), (1000, []), (0, ["value_out_of_range"] * 2)])
 def test_the_classic_keys_and_labels_are_what_the_pipeline_asks_for(label: int, reasons: list[str]) -> None:
-    """Classes count from 1 to 1,000; the background, label 0, has no image."""
+    """Classes count from 1 to 1,000; the background, label 0, has no images."""
     requirements = load_pipeline(REPOSITORY / "pipelines" / "imagenet-resnet50.yaml").data.requirements()
     verdict = validate_shard(BytesSource(classic_shard(label), CLASSIC_NAME), requirements)
     assert reasons == [str(reason.code) for reason in verdict.reasons]

@@ -1,4 +1,4 @@
-"""The training itself, with a change to each rank's session before its first step; other programs here use it."""
+"""Runs the training after changing each rank's session before its first step; other programs here use it."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from training_job import train
 from training_job.session import Session
 
 NOTES = Path(os.environ.get("NOTES_FOLDER", "."))
-"""Where a program writes what it saw."""
+"""The folder in which a program writes its observations."""
 
 
 def train_changed(change: Callable[[Session], None]) -> NoReturn:
-    """Run the training's own entry point to its end, exit code and all."""
+    """Run the training's entry point to its end, including its exit code."""
     attempt: Any = importlib.import_module("training_job.attempt")
     opened = attempt.open_session
 
@@ -33,7 +33,7 @@ def train_changed(change: Callable[[Session], None]) -> NoReturn:
 
 
 def before_each_step(session: Session, do: Callable[[Any], None]) -> None:
-    """Have something done with each batch before it is trained on."""
+    """Call a function with each batch before it is trained on."""
     update = session.update
 
     def step(batch: Any, rate: Any, local_flags: Any) -> Any:
@@ -48,4 +48,4 @@ def _end(*_: Any) -> None:
 
 
 end_here: Any = _end
-"""Replaces another function: the process that calls it dies as a machine without power does."""
+"""Replaces another function: the process that calls it dies at once, as on a power failure."""

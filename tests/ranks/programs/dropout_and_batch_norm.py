@@ -1,4 +1,4 @@
-"""A user's own model, with all that makes resuming hard: batch norm's statistics and dropout's random numbers."""
+"""A user's model with everything that makes resuming hard: batch norm statistics and random numbers of dropout."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import keras
 
 
 def build_model(input_shape: tuple[int, ...], num_outputs: int) -> keras.Model:
-    """Build it."""
+    """Build the model."""
     inputs = keras.Input(input_shape)
     x = keras.layers.Rescaling(1 / 255)(inputs)
     x = keras.layers.Conv2D(16, 3, use_bias=False)(x)

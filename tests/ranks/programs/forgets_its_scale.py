@@ -1,4 +1,4 @@
-"""A user's own model with a layer that does not save what it was made with: loaded back it is another one."""
+"""A user's model with a layer that does not save its argument: loaded back, it computes something else."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Scaled(keras.layers.Layer):  # type: ignore[misc]  # Keras has no types
         self._factor = factor
 
     def get_config(self) -> dict[str, Any]:
-        """Forget the factor: Keras' own would have remembered it."""
+        """Omit the factor, which Keras would have saved."""
         return {"name": self.name}
 
     def call(self, inputs: Any) -> Any:
@@ -25,7 +25,7 @@ class Scaled(keras.layers.Layer):  # type: ignore[misc]  # Keras has no types
 
 
 def build_model(input_shape: tuple[int, ...], num_outputs: int) -> keras.Model:
-    """Build one dense layer, its logits three times as large."""
+    """Build one dense layer with its logits multiplied by three."""
     inputs = keras.Input(input_shape)
     x = keras.layers.Rescaling(1 / 255)(inputs)
     x = keras.layers.Dense(num_outputs)(keras.layers.Flatten()(x))

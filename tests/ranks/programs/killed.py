@@ -25,7 +25,7 @@ def half_a_copy(reader: BinaryIO, writer: BinaryIO, _length: int) -> None:
 
 
 def kill(session: Session) -> None:
-    """Lay the trap on one rank."""
+    """Install the trap on one rank."""
     if session.world.rank != int(RANK):
         return
     if WHERE == "step":

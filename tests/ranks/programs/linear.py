@@ -1,4 +1,4 @@
-"""A user's own model without anything that would swallow a number that is none, as a rectifier does."""
+"""A user's model without a layer that hides NaN, as a rectifier does."""
 
 from __future__ import annotations
 

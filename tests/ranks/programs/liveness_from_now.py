@@ -1,6 +1,6 @@
-"""A training that judges no rank until the file LIVENESS_FROM exists: until then its ranks' clocks stand still.
+"""A training in which liveness checks start once the file LIVENESS_FROM exists; until then the clocks stand still.
 
-A machine that is slow to start, compile and read makes no rank silent before a test stops one.
+Otherwise a machine that is slow to start, compile and read could make a rank seem silent before a test stops one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from training_job.liveness.liveness import Liveness
 
 
 class Clock:
-    """Seconds since the file was first seen."""
+    """The seconds since the file was first seen."""
 
     def __init__(self, file: Path) -> None:
         self._file = file

@@ -1,4 +1,4 @@
-"""A user's own model that writes down under which settings it is built: NOTES_FOLDER/settings-<rank>.json."""
+"""A user's model that writes the settings under which it is built to NOTES_FOLDER/settings-<rank>.json."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A training in which every rank notes what it does, after each epoch, in NOTES_FOLDER/observed-<rank>.json and .npz.
+"""A training in which every rank records, after each epoch, NOTES_FOLDER/observed-<rank>.json and .npz.
 
 The JSON has the labels of each step's batch (``labels``), the shape of every tensor that the step gave to Horovod to
 average (``averaged``), and the shapes of the trained variables (``trained``). The other file has the weights after
@@ -23,7 +23,7 @@ allreduce = hvd.allreduce
 
 
 class Observer:
-    """A listener, here on every rank."""
+    """A listener on every rank."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -32,11 +32,11 @@ class Observer:
         self._weights: dict[str, Any] = {}
 
     def note_batch(self, batch: Any) -> None:
-        """Note a batch's labels."""
+        """Record a batch's labels."""
         self._labels.append(batch[1].numpy().ravel().tolist())
 
     def allreduce(self, tensor: Any, *args: Any, **options: Any) -> Any:
-        """Note what is averaged, which is seen while the step is traced."""
+        """Record what is averaged; called while the step is traced."""
         if options.get("op") == hvd.Average:
             self._averaged.append(list(tensor.shape))
         return allreduce(tensor, *args, **options)
@@ -45,7 +45,7 @@ class Observer:
         """Nothing."""
 
     def epoch_ended(self, position: Position) -> None:
-        """Write everything that was noted so far."""
+        """Write everything that was recorded so far."""
         model, rank = self._session.model, self._session.world.rank
         self._weights[str(position.epoch)] = np.concatenate([np.asarray(v).ravel() for v in model.weights])
         np.savez(NOTES / f"observed-{rank}.npz", **self._weights)
@@ -64,7 +64,7 @@ class Observer:
 
 
 def observe(session: Session) -> None:
-    """Note all of this on every rank."""
+    """Record all of this on every rank."""
     observer = Observer(session)
     hvd.allreduce = observer.allreduce
     before_each_step(session, observer.note_batch)

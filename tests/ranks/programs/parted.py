@@ -1,4 +1,4 @@
-"""A training in which rank 1's weights drift away after the third step, as they do where a node computes wrongly."""
+"""A training in which rank 1's weights diverge after the third step, as on a node with faulty hardware."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from training_job.session import Session
 
 
 def part(session: Session) -> None:
-    """Move one weight a little, once."""
+    """Change one weight slightly, once."""
     weight = session.model.trainable_variables[0]
 
     def drift(_: Any) -> None:

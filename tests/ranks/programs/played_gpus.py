@@ -1,4 +1,4 @@
-"""A training on nodes that seem to have NUM_GPUS GPUs; what is asked of TensorFlow's configuration is noted."""
+"""A training on simulated nodes with NUM_GPUS GPUs, which records the TensorFlow configuration that it sets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from training_job import train
 
 
 def play() -> None:
-    """Put GPUs, and what would use them, in the place of TensorFlow's own."""
+    """Replace TensorFlow's functions for GPUs."""
     gpus = [SimpleNamespace(name=f"/physical_device:GPU:{i}") for i in range(int(os.environ["NUM_GPUS"]))]
     asked: dict[str, Any] = {}
 

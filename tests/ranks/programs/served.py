@@ -1,4 +1,4 @@
-"""Scores a version's validation images with the script of docs/serving.md, as both kinds of endpoint call it."""
+"""Scores a version's validation images with the script in docs/serving.md, as both kinds of endpoints call it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FEATURES = {"image": tf.io.FixedLenFeature([], tf.string), "label": tf.io.Fixed
 
 
 def main(data: Path, scratch: Path) -> None:
-    """Print what a test compares: accuracy of single requests, whether files give the same, and how errors look."""
+    """Print what a test compares: single requests' accuracy, whether files score the same, and the error messages."""
     score = importlib.import_module("score")  # written by the test
     score.init()
     records = [

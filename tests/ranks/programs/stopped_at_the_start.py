@@ -16,7 +16,7 @@ def _stop(*_: Any) -> None:
 
 
 stop_here: Any = _stop
-"""Replaces another function: the process that calls it stops for good."""
+"""Replaces another function: the process that calls it stops for ever."""
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Tests of what needs TensorFlow: run by .venv-training's python, see test_with_tensorflow.py beside this folder."""
+"""Tests that need TensorFlow: .venv-training's python runs them, see test_with_tensorflow.py beside this folder."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ collect_ignore_glob = [] if HAS_TENSORFLOW else ["*"]
 
 @pytest.fixture(autouse=True, scope="session")
 def threads() -> None:
-    """Set the number of threads as a training does, because it cannot be changed once TensorFlow has started."""
+    """Set the number of threads as a training does; it cannot be changed once TensorFlow has started."""
     import tensorflow as tf
 
     from training_job.process_environment import threads_per_rank
@@ -24,7 +24,7 @@ def threads() -> None:
 
 @pytest.fixture(autouse=True)
 def fresh_keras() -> None:
-    """Start every test with Keras' own names, policies and random numbers."""
+    """Start every test with Keras' default names, policies and random numbers."""
     import keras
 
     keras.utils.clear_session(free_memory=False)

@@ -1,4 +1,4 @@
-"""Attempts of one process that must not succeed: each ends with its own error, and without a report."""
+"""Attempts of a single process that must not succeed: each ends with its specific error and without a report."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ GOOD = example_bytes({"image": [0.5] * 4, "label": 1})
 LABELLED_3 = example_bytes({"image": [0.5] * 4, "label": 3})
 NAN = example_bytes({"image": [float("nan")] * 4, "label": 1})
 SEED_WITHOUT_SHUFFLE = 2
-"""In the first epoch it leaves two shards in their order."""
+"""With this seed the first epoch leaves two shards in their order."""
 
 
 def version(folder: Path, train: list[list[bytes]]) -> ClosedVersion:
-    """Write shards to train on, and two of four and three records to evaluate on."""
+    """Write training shards, and two validation shards of four and three records."""
     return write_version(folder / "version", {"train": train, "validation": [[GOOD] * 4, [GOOD] * 3]}, FEATURES)
 
 
@@ -57,21 +57,21 @@ def attempt(data: ClosedVersion, output: Path, **options: Any) -> None:
 
 
 def test_an_export_that_evaluates_otherwise_when_loaded_back_is_no_success(tmp_path: Path) -> None:
-    """A layer that forgets a number: the files are there and load, but they hold another model."""
+    """A layer loses its argument when saved: the files exist and load, but contain another model."""
     data = version(tmp_path, [[GOOD] * 8])
     with pytest.raises(ExportError, match=r"model\.keras, loaded back, sums loss to another value: expected "):
         attempt(data, tmp_path, model_module=str(PROGRAMS / "forgets_its_scale.py"))
 
 
 def test_a_record_that_makes_the_loss_nan_is_no_success(tmp_path: Path) -> None:
-    """The step is named."""
+    """The error names the step."""
     data = version(tmp_path, [[GOOD] * 8, [GOOD, NAN, GOOD, GOOD]])
     with pytest.raises(NonFiniteLossError, match=r"The loss of step 3 \(epoch 1\) on rank 0 is NaN or infinite"):
         attempt(data, tmp_path)
 
 
 def test_a_damaged_record_is_named(tmp_path: Path) -> None:
-    """The shard, and the record's number and place in it."""
+    """The error names the shard, the record number and the record's offset."""
     data = version(tmp_path, [[GOOD] * 8])
     shard = data.folder / "train-00000-of-00001.tfrecord"
     place = damage_record(shard, 5)
@@ -85,7 +85,7 @@ def test_a_damaged_record_is_named(tmp_path: Path) -> None:
 def test_shards_replaced_by_others_of_the_same_size_are_not_trained_on(
     tmp_path: Path, name: str, *, is_cached: bool
 ) -> None:
-    """Every label is shifted, every record is sound: only the content of the whole file tells it."""
+    """Every label is shifted but every record is valid: only the checksum of the file reveals it."""
     data = version(tmp_path, [[GOOD] * 8] * 2)
     shard = data.folder / name
     other = frame_record(example_bytes({"image": [0.5] * 4, "label": 0}))
@@ -99,7 +99,7 @@ def test_shards_replaced_by_others_of_the_same_size_are_not_trained_on(
 
 
 def test_a_label_that_only_replaced_data_have_is_no_mistake_in_the_options(tmp_path: Path) -> None:
-    """The label is read before the check of the content has ended, or after."""
+    """This holds whether the label is read before or after the end of the content check."""
     data = version(tmp_path, [[GOOD] * 8])
     shard = data.folder / "train-00000-of-00001.tfrecord"
     shard.write_bytes(frame_record(example_bytes({"image": [0.5] * 4, "label": 99})) * 8)
@@ -108,7 +108,7 @@ def test_a_label_that_only_replaced_data_have_is_no_mistake_in_the_options(tmp_p
 
 
 def test_a_label_that_the_options_do_not_allow_is_named_with_its_record(tmp_path: Path) -> None:
-    """The option to change comes first; the manifest has no statistics that would show it earlier."""
+    """The option to change is named first; the manifest has no statistics that would show the label earlier."""
     data = version(tmp_path, [[GOOD] * 8, [*[GOOD] * 5, LABELLED_3, GOOD, GOOD]])
     dataset_file(data, {"train-00001-of-00002.tfrecord": [f"cat/{n}.png" for n in range(8)]})
     with pytest.raises(ConfigurationError) as caught:
@@ -118,7 +118,7 @@ def test_a_label_that_the_options_do_not_allow_is_named_with_its_record(tmp_path
 
 
 def test_a_record_without_a_feature_is_named_with_what_it_has(tmp_path: Path) -> None:
-    """It is no damage: the pipeline names a feature that not every record has."""
+    """The data are not damaged: the pipeline names a feature that not every record has."""
     other = example_bytes({"image_raw": [0.5] * 4, "label": 1})
     data = version(tmp_path, [[GOOD] * 8, [GOOD, GOOD, other, GOOD]])
     with pytest.raises(ConfigurationError) as caught:
@@ -128,7 +128,7 @@ def test_a_record_without_a_feature_is_named_with_what_it_has(tmp_path: Path) ->
 
 
 def test_a_value_that_does_not_fit_is_said_without_the_names_of_the_graph(tmp_path: Path) -> None:
-    """Three numbers where the manifest says four: TensorFlow's own reason remains."""
+    """The record has three numbers where the manifest says four; TensorFlow's reason is kept."""
     short = example_bytes({"image": [0.5] * 3, "label": 1})
     with pytest.raises(DataError) as caught:
         attempt(version(tmp_path, [[GOOD] * 8, [GOOD, GOOD, short, GOOD]]), tmp_path)
@@ -138,7 +138,7 @@ def test_a_value_that_does_not_fit_is_said_without_the_names_of_the_graph(tmp_pa
 
 
 def dataset_file(data: ClosedVersion, sources: dict[str, list[str]]) -> None:
-    """Write beside the shards what they were packed from."""
+    """Write the origin of the shards beside them."""
     shards = [
         {"name": s.name, "crc32c": s.crc32c, "sources": sources.get(s.name, [])}
         for s in Manifest.from_json(data.manifest.read_bytes()).shards
@@ -147,7 +147,7 @@ def dataset_file(data: ClosedVersion, sources: dict[str, list[str]]) -> None:
 
 
 def test_a_loss_that_replaced_data_make_nan_is_blamed_on_the_data(tmp_path: Path) -> None:
-    """The step in which it happened is reached before the end of the first epoch."""
+    """The step with the NaN is reached before the end of the first epoch."""
     data = version(tmp_path, [[GOOD] * 8])
     shard = data.folder / "train-00000-of-00001.tfrecord"
     shard.write_bytes(frame_record(NAN) * 8)
@@ -156,7 +156,7 @@ def test_a_loss_that_replaced_data_make_nan_is_blamed_on_the_data(tmp_path: Path
 
 
 def test_an_evaluation_of_fewer_records_than_the_manifests_is_no_success(tmp_path: Path) -> None:
-    """The last validation shard is one record short: no metric is made up for it."""
+    """The last validation shard has one record fewer: no metric is reported."""
     data = version(tmp_path, [[GOOD] * 8])
     stated = Manifest.from_json(data.manifest.read_bytes())
     longer = [
@@ -168,7 +168,7 @@ def test_an_evaluation_of_fewer_records_than_the_manifests_is_no_success(tmp_pat
 
 
 def test_ranks_whose_weights_differ_from_the_roots_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two of four ranks, seen from the last."""
+    """Two of four ranks differ, as the last rank sees it."""
     monkeypatch.setattr(collective, "sum_over_ranks", lambda digests, _: digests[3] + np.array([0.0, 1.0, 1.0, 0.0]))
     session: Any = SimpleNamespace(
         world=World(rank=3, size=4, local_rank=3, num_nodes=1),
@@ -182,7 +182,7 @@ def test_ranks_whose_weights_differ_from_the_roots_are_named(monkeypatch: pytest
 
 
 def damage_record(shard: Path, number: int) -> int:
-    """Flip a bit within a record's payload; return the byte that the record starts at."""
+    """Flip a bit in a record's payload; return the offset at which the record starts."""
     content, start_of = bytearray(shard.read_bytes()), 0
     for _ in range(number):
         (length,) = struct.unpack_from("<Q", content, start_of)

@@ -1,4 +1,4 @@
-"""Models by name, by module and by weights."""
+"""Models selected by name, by module and by weights."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def logits(model: keras.Model, shape: tuple[int, ...], value: float = 128.0) -> 
     ],
 )
 def test_a_model_by_name_gives_finite_logits_of_every_class(name: str, shape: tuple[int, ...]) -> None:
-    """In any spelling of upper and lower case; plain pixels go in, one logit for each class comes out."""
+    """The case of the name does not matter; plain pixels are the input, one logit for each class is the output."""
     found = logits(build_model(ModelOptions(model_name=name, num_classes=7), shape), shape)
     assert ((2, 7), True) == (found.shape, bool(np.isfinite(found).all()))
 
@@ -48,12 +48,12 @@ def test_a_model_by_name_gives_finite_logits_of_every_class(name: str, shape: tu
     ],
 )
 def test_the_architectures_are_the_published_ones(name: str, size: int, weights: int) -> None:
-    """A thousand classes: to the weight what Keras' table of applications says."""
+    """With a thousand classes, the number of weights equals Keras' table of applications."""
     assert weights == build_model(ModelOptions(model_name=name, num_classes=1000), (size, size, 3)).count_params()
 
 
 def test_a_binary_task_has_one_logit() -> None:
-    """Above 0 for class 1."""
+    """A logit above 0 means class 1."""
     model = build_model(ModelOptions(task="binary", num_classes=2), (8, 8, 1))
     assert (2, 1) == logits(model, (8, 8, 1)).shape
 
@@ -92,7 +92,7 @@ def trained_once(model: keras.Model) -> tuple[list[Any], set[str]]:
 
 @pytest.mark.parametrize(("policy", "tolerance"), [("float32", 1e-4), ("mixed_float16", 5e-3), ("mixed_bfloat16", 0)])
 def test_fused_batch_norm_computes_what_keras_computes(policy: str, tolerance: float) -> None:
-    """Outputs, gradients and moving statistics; bfloat16, which the kernel may not know, is left to Keras."""
+    """Outputs, gradients and moving statistics are equal; Keras itself computes bfloat16."""
     expected, composed = trained_once(with_batch_norm(policy, fused=False))
     found, kernels = trained_once(with_batch_norm(policy, fused=True))
     assert ("FusedBatchNormV3" in kernels, "FusedBatchNormV3" in composed) == (policy != "mixed_bfloat16", False)
@@ -103,7 +103,7 @@ def test_fused_batch_norm_computes_what_keras_computes(policy: str, tolerance: f
 
 
 def test_the_models_that_are_trained_use_the_fused_kernel(tmp_path: Path) -> None:
-    """What is saved has Keras' own layers, so it is read without this package."""
+    """The saved model has Keras' own layers, so that it can be loaded without this package."""
     model = build_model(ModelOptions(model_name="ResNet50", num_classes=7), SMALL)
     graph = (
         tf.function(lambda images: model(images, training=True)).get_concrete_function(tf.zeros((2, *SMALL))).graph
@@ -115,13 +115,13 @@ def test_the_models_that_are_trained_use_the_fused_kernel(tmp_path: Path) -> Non
 
 
 def test_an_unknown_name_is_refused_with_a_list_of_names() -> None:
-    """small_cnn and all of keras.applications."""
+    """The list has small_cnn and all of keras.applications."""
     with pytest.raises(ConfigurationError, match=r'model_name: there is no model "ResNet51"; .*ResNet50'):
         build_model(ModelOptions(model_name="ResNet51"), SMALL)
 
 
 def test_the_submitter_knows_every_model() -> None:
-    """It refuses a name that is not in its table before a node is asked for."""
+    """It refuses unknown names before it requests a node."""
     assert {"small_cnn", *application_names().values()} == set(MODELS)
 
 
@@ -137,7 +137,7 @@ def test_the_submitter_knows_every_model() -> None:
     ],
 )
 def test_the_submitter_knows_the_smallest_image_of_a_model(name: str) -> None:
-    """One pixel less, and the model cannot be built."""
+    """With one pixel less, the model cannot be built."""
     size = MODELS[name]
     assert (None, 10) == build_model(ModelOptions(model_name=name), (size, size, 3)).output_shape
     with pytest.raises((ModelError, ValueError)):
@@ -160,7 +160,7 @@ def test_images_that_are_too_small_are_refused_in_words() -> None:
     ],
 )
 def test_pixels_are_normalised_as_keras_does_it_for_this_architecture(name: str, mode: str) -> None:
-    """The first layers of the model are keras.applications' preprocessing, so the export takes plain images."""
+    """The model's first layers are keras.applications' preprocessing, so the exported model accepts plain images."""
     model = build_model(ModelOptions(model_name=name, num_classes=3), SMALL)
     pixels = np.random.default_rng(0).uniform(0, 255, (1, *SMALL)).astype(np.float32)
     expected = keras.src.applications.imagenet_utils.preprocess_input(pixels.copy(), mode=mode)
@@ -192,7 +192,7 @@ def build_model(input_shape, num_classes):
 
 
 def test_a_users_module_builds_the_model(tmp_path: Path) -> None:
-    """It is given the shape and the number of logits."""
+    """The module receives the shape and the number of logits."""
     assert (2, 3) == logits(build_model(module(tmp_path, GOOD), (4, 4, 1)), (4, 4, 1)).shape
 
 
@@ -210,20 +210,20 @@ def test_a_users_module_builds_the_model(tmp_path: Path) -> None:
     ],
 )
 def test_a_wrong_module_is_refused_with_the_reason(tmp_path: Path, text: str, message: str) -> None:
-    """With the line of the user's own file where there is one."""
+    """The message has the line of the user's file if there is one."""
     with pytest.raises(ModelError, match=message):
         build_model(module(tmp_path, text), (4, 4, 1))
 
 
 def test_a_module_that_is_not_there_is_named() -> None:
-    """With the folder its path counts from."""
+    """The message also names the folder that the path is relative to."""
     with pytest.raises(ModelError, match=r"Model module nowhere\.py does not exist; its path is relative to /"):
         build_model(ModelOptions(model_module="nowhere.py"), (4, 4, 1))
 
 
 @pytest.mark.parametrize("suffix", [".keras", ".weights.h5"])
 def test_pretrained_weights_are_taken_and_a_head_of_another_size_stays_fresh(tmp_path: Path, suffix: str) -> None:
-    """Ten classes learned, four wanted: the convolutions are the file's."""
+    """The file has ten classes and the model four: only the convolutions are loaded."""
     learned = build_model(ModelOptions(num_classes=10), (8, 8, 1))
     path = tmp_path / f"m{suffix}"
     learned.save(path) if suffix == ".keras" else learned.save_weights(path)
@@ -235,7 +235,7 @@ def test_pretrained_weights_are_taken_and_a_head_of_another_size_stays_fresh(tmp
 
 
 def test_weights_of_another_architecture_are_refused(tmp_path: Path) -> None:
-    """Nearly nothing of them fits."""
+    """Almost none of the weights fit."""
     other = keras.Sequential([keras.Input((5,)), keras.layers.Dense(3), keras.layers.Dense(2)])
     other.save(tmp_path / "other.keras")
     options = ModelOptions(pretrained_weights=str(tmp_path / "other.keras"))
@@ -244,6 +244,6 @@ def test_weights_of_another_architecture_are_refused(tmp_path: Path) -> None:
 
 
 def test_weights_that_are_not_there_are_named(tmp_path: Path) -> None:
-    """Path and all."""
+    """The message has the complete path."""
     with pytest.raises(ModelError, match=f"Pretrained weights {tmp_path}/none.keras do not exist"):
         build_model(ModelOptions(pretrained_weights=str(tmp_path / "none.keras")), (8, 8, 1))

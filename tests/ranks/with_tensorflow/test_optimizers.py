@@ -1,4 +1,4 @@
-"""Optimizers, against their formulas written down in numpy."""
+"""Optimizers compared with their formulas in numpy."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KERNEL = np.array([[1.0, -2.0], [0.5, 3.0]], np.float32)
 BIAS = np.array([0.5, -0.5], np.float32)
 GRADIENTS = [(np.full((2, 2), g, np.float32), np.full(2, g, np.float32)) for g in (0.5, -0.25, 1.0)]
 RATES = (0.1, 0.1, 0.01)
-"""The last step is after a decay."""
+"""Learning rates; the last step comes after a decay."""
 
 
 ByMomentum = Literal["sgd", "lars"]
@@ -28,7 +28,7 @@ def fresh_variables() -> list[keras.Variable]:
 
 
 def step_of(optimizer: keras.optimizers.Optimizer, variables: list[keras.Variable]) -> Any:
-    """Return one update as the training takes it: within a graph, at a rate that is fed."""
+    """Return one update as the training runs it: in a graph, with the rate as an input."""
 
     def step(rate: Any, gradients: Any) -> None:
         optimizer.learning_rate = rate
@@ -38,7 +38,7 @@ def step_of(optimizer: keras.optimizers.Optimizer, variables: list[keras.Variabl
 
 
 def trained(**options: Any) -> tuple[Any, Any]:
-    """Apply the gradients, at the rates."""
+    """Apply the gradients at the learning rates."""
     variables = fresh_variables()
     step = step_of(build_optimizer(OptimizationOptions(**options), variables, scaled_loss=False), variables)
     for rate, gradients in zip(RATES, GRADIENTS, strict=True):
@@ -48,7 +48,7 @@ def trained(**options: Any) -> tuple[Any, Any]:
 
 
 def momentum(weights: Any, which: int, decay: float = 0.0, trust: float | None = None) -> Any:
-    """Follow u = 0.9 u + c, w = w - r u; c is the gradient with decay, by LARS scaled to the weights' size."""
+    """Compute u = 0.9 u + c, w = w - r u; c is the gradient with decay, scaled by LARS to the weights' norm."""
     velocity = np.zeros_like(weights)
     for rate, gradients in zip(RATES, GRADIENTS, strict=True):
         change = gradients[which] + decay * weights
@@ -60,28 +60,28 @@ def momentum(weights: Any, which: int, decay: float = 0.0, trust: float | None =
 
 
 def test_momentum_does_not_lag_behind_the_rate() -> None:
-    """The rate is outside the momentum: a decayed rate counts at once for all that was gathered."""
+    """The rate is outside of the momentum: a decayed rate applies at once to the accumulated gradients."""
     kernel, bias = trained(optimizer="sgd")
     np.testing.assert_allclose(kernel, momentum(KERNEL, 0), rtol=1e-6)
     np.testing.assert_allclose(bias, momentum(BIAS, 1), rtol=1e-6)
 
 
 def test_weight_decay_is_for_kernels() -> None:
-    """A bias does not decay."""
+    """Biases do not decay."""
     kernel, bias = trained(optimizer="sgd", weight_decay=0.1)
     np.testing.assert_allclose(kernel, momentum(KERNEL, 0, decay=0.1), rtol=1e-6)
     np.testing.assert_allclose(bias, momentum(BIAS, 1), rtol=1e-6)
 
 
 def test_lars_gives_each_kernel_a_rate_of_its_own() -> None:
-    """0.001 |w| / |g + decay w|; a bias keeps plain momentum."""
+    """The rate is 0.001 |w| / |g + decay w|; a bias keeps plain momentum."""
     kernel, bias = trained(optimizer="lars", weight_decay=0.1)
     np.testing.assert_allclose(kernel, momentum(KERNEL, 0, decay=0.1, trust=0.001), rtol=1e-5)
     np.testing.assert_allclose(bias, momentum(BIAS, 1), rtol=1e-6)
 
 
 def test_lars_leaves_a_kernel_of_zeros_to_plain_momentum() -> None:
-    """No division by nothing."""
+    """This avoids a division by zero."""
     variable = keras.Variable(np.zeros((2, 2), np.float32), name="kernel")
     optimizer = build_optimizer(OptimizationOptions(optimizer="lars"), [variable], scaled_loss=False)
     optimizer.learning_rate = 0.1
@@ -91,7 +91,7 @@ def test_lars_leaves_a_kernel_of_zeros_to_plain_momentum() -> None:
 
 @pytest.mark.parametrize("name", ["sgd", "lars"])
 def test_an_update_outside_a_graph_is_the_same(name: ByMomentum) -> None:
-    """By Keras' own variables, too, which `update_step` receives if they were not unpacked before."""
+    """This also holds with Keras' own variables, which `update_step` receives if they were not unpacked before."""
     variables = fresh_variables()
     optimizer = build_optimizer(OptimizationOptions(optimizer=name, weight_decay=0.1), variables, scaled_loss=False)
     for rate, gradients in zip(RATES, GRADIENTS, strict=True):
@@ -103,7 +103,7 @@ def test_an_update_outside_a_graph_is_the_same(name: ByMomentum) -> None:
 
 @pytest.mark.parametrize("name", ["sgd", "lars"])
 def test_the_momentum_is_part_of_what_is_saved(name: ByMomentum) -> None:
-    """An optimizer that is given another's state takes the step that the other would have taken."""
+    """An optimizer that loads another one's state takes the same next step."""
     kernels = []
     for restored_before_last in (False, True):
         variables = fresh_variables()
@@ -123,7 +123,7 @@ def test_the_momentum_is_part_of_what_is_saved(name: ByMomentum) -> None:
 
 
 def test_a_gradient_of_some_rows_moves_all_that_have_momentum() -> None:
-    """An embedding's: rows that were not looked up have a gradient of zero."""
+    """An embedding's gradient: rows that were not used have a gradient of zero."""
     variable = keras.Variable(KERNEL, name="kernel")
     optimizer = build_optimizer(OptimizationOptions(optimizer="sgd"), [variable], scaled_loss=False)
     step = step_of(optimizer, [variable])
@@ -134,7 +134,7 @@ def test_a_gradient_of_some_rows_moves_all_that_have_momentum() -> None:
 
 @pytest.mark.parametrize("name", ["adam", "adamw"])
 def test_adam_is_keras_own(name: str) -> None:
-    """Without decay both are Adam."""
+    """Without weight decay, both are Adam."""
     variable = keras.Variable(KERNEL, name="kernel")
     reference = keras.optimizers.Adam(0.1)
     reference.build([variable])
@@ -145,7 +145,7 @@ def test_adam_is_keras_own(name: str) -> None:
 
 
 def test_adams_weight_decay_is_decoupled_and_spares_biases() -> None:
-    """The kernel gets smaller than without, the bias does not."""
+    """The kernel becomes smaller than without decay; the bias does not."""
     plain, decayed = trained(optimizer="adamw"), trained(optimizer="adam", weight_decay=0.5)
     assert np.abs(decayed[0]).sum() < np.abs(plain[0]).sum()
     np.testing.assert_allclose(plain[1], decayed[1], rtol=1e-6)
@@ -153,7 +153,7 @@ def test_adams_weight_decay_is_decoupled_and_spares_biases() -> None:
 
 @pytest.mark.parametrize("name", ["sgd", "lars"])
 def test_a_scaled_loss_changes_no_step(name: ByMomentum) -> None:
-    """float16's optimizer takes the scale off the gradients before it applies them."""
+    """The optimizer for float16 removes the scale from the gradients before it applies them."""
     variables = fresh_variables()
     optimizer = build_optimizer(OptimizationOptions(optimizer=name), variables, scaled_loss=True)
     step = step_of(optimizer, variables)
@@ -165,7 +165,7 @@ def test_a_scaled_loss_changes_no_step(name: ByMomentum) -> None:
 
 
 def test_a_step_whose_scaled_gradient_overflows_is_left_out() -> None:
-    """Neither the weights nor the momentum see it, and the next scale is smaller."""
+    """Neither weights nor momentum change, and the next scale is smaller."""
     variables = fresh_variables()
     optimizer = build_optimizer(OptimizationOptions(optimizer="sgd"), variables, scaled_loss=True)
     step = step_of(optimizer, variables)
@@ -180,7 +180,7 @@ def test_a_step_whose_scaled_gradient_overflows_is_left_out() -> None:
 
 
 def test_the_rate_scales_with_the_global_batch() -> None:
-    """0.1 for 256 is 3.2 for 8192; without a reference it stays."""
+    """A rate of 0.1 for 256 becomes 3.2 for 8192; without a reference it does not change."""
     scaled = rate_schedule(OptimizationOptions(learning_rate=0.1, reference_batch_size=256), 8192)
     plain = rate_schedule(OptimizationOptions(learning_rate=0.1), 8192)
     assert pytest.approx((3.2, 0.1)) == (scaled.peak, plain.peak)

@@ -1,4 +1,4 @@
-"""One optimizer update, on one rank."""
+"""One optimizer update on one rank."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LABELS = np.array([0, 1, 2, 1])
 
 @pytest.fixture(autouse=True, scope="module")
 def world_of_one() -> None:
-    """Horovod, without a launcher."""
+    """Horovod without a launcher."""
     hvd.init()
 
 
@@ -59,7 +59,7 @@ def by_hand(kernel: Any, penalty: float = 0.0) -> Any:
 
 @pytest.mark.parametrize("options", [{}, {"xla": True}, {"averaging": False}, {"accumulation": 2}])
 def test_an_update_is_a_step_down_the_mean_loss(options: dict[str, Any]) -> None:
-    """However it is computed: at once, by XLA, without exchange, or from two halves of the batch."""
+    """It is the same when computed at once, with XLA, without an exchange, or from two halves of the batch."""
     model = linear()
     kernel = np.asarray(model.trainable_variables[0]).astype(np.float64)
     shape = (2, 2) if "accumulation" in options else (4,)
@@ -67,7 +67,7 @@ def test_an_update_is_a_step_down_the_mean_loss(options: dict[str, Any]) -> None
 
 
 def test_a_models_own_penalties_are_part_of_the_loss() -> None:
-    """What a layer adds pulls at the weights, too."""
+    """A penalty that a layer adds changes the weights, too."""
     model = linear(penalty=0.5)
     kernel = np.asarray(model.trainable_variables[0]).astype(np.float64)
     np.testing.assert_allclose(stepped(model, batch(4)), by_hand(kernel, 0.5), rtol=1e-5, atol=1e-6)
@@ -75,7 +75,7 @@ def test_a_models_own_penalties_are_part_of_the_loss() -> None:
 
 @pytest.mark.parametrize("xla", [True, False])
 def test_xla_compiles_what_a_rank_computes_where_it_is_asked_for(xla: bool) -> None:  # noqa: FBT001 (a parameter)
-    """The graph has a function that must be compiled; elsewhere it has none."""
+    """With XLA, the graph has a function that must be compiled; without, it has none."""
     step = update(linear(), xla=xla)
     graph = step.get_concrete_function(batch(4), tf.constant(0.1), tf.zeros([2])).graph.as_graph_def()
     compiled = [f for f in graph.library.function if f.attr["_XlaMustCompile"].b]
@@ -83,7 +83,7 @@ def test_xla_compiles_what_a_rank_computes_where_it_is_asked_for(xla: bool) -> N
 
 
 def test_a_loss_that_is_no_number_is_flagged_with_the_rank() -> None:
-    """One rank, number 3; the local flags are passed on unchanged."""
+    """Rank 3 sets the flag; the other local flags are passed on unchanged."""
     images, labels, weights = batch(4)
     bad = (tf.where(tf.range(4)[:, tf.newaxis] == 2, np.nan, images), labels, weights)
     step = update(linear(), rank=3)
@@ -95,20 +95,20 @@ def test_a_loss_that_is_no_number_is_flagged_with_the_rank() -> None:
 
 GENERATOR = np.random.default_rng(11)
 WEIGHTS = np.array([1, 1, 0, 1, 1, 1, 0, 1], np.float32)
-"""Two examples only fill the batch up."""
+"""The two examples of weight 0 only pad the batch."""
 
 
 def found(options: ModelOptions, logits: Any, labels: Any) -> tuple[Any, dict[str, float], float]:
-    """Return each example's loss, the averages and how many examples they are over."""
+    """Return each example's loss, the averages, and the number of examples in them."""
     layout = layout_for(options)
     losses, sums = sums_for(options.task, layout)(tf.constant(logits), tf.constant(labels), tf.constant(WEIGHTS))
     return losses.numpy(), layout.averages(sums.numpy().astype(np.float64)), layout.examples(sums.numpy())
 
 
 def test_of_several_classes_loss_accuracy_and_top_5_leave_out_what_fills_up() -> None:
-    """Softmax cross-entropy in float64; the best, and among the best five."""
+    """Softmax cross-entropy in float64, the most likely class, and the five most likely classes."""
     logits = GENERATOR.normal(size=(8, 9)).astype(np.float32) * 2
-    labels = np.argsort(-logits, axis=1)[np.arange(8), np.arange(8)]  # as many classes are better as the row says
+    labels = np.argsort(-logits, axis=1)[np.arange(8), np.arange(8)]  # the row says how many classes score higher
     losses, averages, examples = found(ModelOptions(num_classes=9), logits, labels)
     precise = logits.astype(np.float64)
     own = precise[np.arange(8), labels]
@@ -128,7 +128,7 @@ def test_of_several_classes_loss_accuracy_and_top_5_leave_out_what_fills_up() ->
 
 
 def test_of_two_classes_loss_accuracy_and_area_leave_out_what_fills_up() -> None:
-    """The area by comparing each positive with each negative."""
+    """The reference compares each positive with each negative example."""
     logits = GENERATOR.normal(size=(8, 1)).astype(np.float32) * 2
     labels = np.array([1, 0, 1, 1, 0, 0, 0, 1])
     losses, averages, examples = found(ModelOptions(task="binary", num_classes=2), logits, labels)
@@ -148,7 +148,7 @@ def test_of_two_classes_loss_accuracy_and_area_leave_out_what_fills_up() -> None
 
 
 def area(logits: NDArray[Any], labels: NDArray[Any], ranks: int = 3) -> float:
-    """Return the area of what ranks see of it, their sums added up."""
+    """Return the area computed from the sums of all ranks."""
     options = ModelOptions(task="binary", num_classes=2)
     layout = layout_for(options)
     sums_of, total = sums_for(options.task, layout), layout.no_sums()
@@ -159,7 +159,7 @@ def area(logits: NDArray[Any], labels: NDArray[Any], ranks: int = 3) -> float:
 
 
 def exact(logits: NDArray[Any], labels: NDArray[Any]) -> float:
-    """Compare each positive with each negative; a tie counts half."""
+    """Compare each positive with each negative example; a tie counts half."""
     positives, negatives = logits[labels == 1, np.newaxis], logits[labels == 0]
     return float(((positives > negatives) + (positives == negatives) / 2).mean())
 
@@ -168,7 +168,7 @@ def exact(logits: NDArray[Any], labels: NDArray[Any]) -> float:
     ("center", "spread"), [(0, 0.02), (-2, 0.02), (-4, 0.04), (4, 0.04), (-7, 0.15), (-11, 1.0), (20, 1.0), (0, 9.0)]
 )
 def test_the_area_is_exact_to_two_thousandths_where_scores_lie_close_together(center: float, spread: float) -> None:
-    """As of a model that has seen little, or of a class so rare that all that it says is nearly 0."""
+    """Such scores come from a model early in training, or from a class so rare that most scores are near 0."""
     generator = np.random.default_rng(12)
     labels = (np.arange(600) % 4 == 0).astype(np.int64)
     logits = (center + spread * (generator.normal(size=600) + 1.8 * labels)).astype(np.float32)
@@ -176,7 +176,7 @@ def test_the_area_is_exact_to_two_thousandths_where_scores_lie_close_together(ce
 
 
 def test_scores_that_are_equal_count_half() -> None:
-    """Seven scores, each many times and on both sides of the ranks' cuts: every pair is counted once."""
+    """Seven different scores, each many times and on both sides of the bucket bounds: every pair is counted once."""
     generator = np.random.default_rng(13)
     labels = generator.integers(0, 2, 300)
     scores = np.array([-9, -3, -0.5, 0, 0.01, 2, 8], np.float32)
@@ -186,7 +186,7 @@ def test_scores_that_are_equal_count_half() -> None:
 
 @pytest.mark.parametrize("logit", [-60.0, 60.0])
 def test_a_score_at_either_end_has_a_bucket(logit: float) -> None:
-    """A probability of exactly 1 is within the last one."""
+    """A probability of exactly 1 is in the last bucket."""
     logits = np.full((8, 1), logit, np.float32)
     averages = found(ModelOptions(task="binary", num_classes=2), logits, np.array([0, 1] * 4))[1]
     assert 0.5 == averages["auc"]

@@ -1,4 +1,4 @@
-"""Keras' `fit` with Horovod's callbacks, as its documentation shows it for Keras 2; it knows nothing of Landfall."""
+"""Keras' `fit` with Horovod's callbacks, as Horovod documents it for Keras 2; the script does not use Landfall."""
 
 import os
 import shutil
@@ -39,7 +39,7 @@ model.compile(
 average = hvd.callbacks.MetricAverageCallback()
 warm_up = hvd.callbacks.LearningRateWarmupCallback(1.0 * hvd.size(), warmup_epochs=1, momentum_correction=False)
 for callback in (average, warm_up):
-    callback.backend = tf.keras.backend  # of Keras 2; Horovod takes that of Keras 3
+    callback.backend = tf.keras.backend  # the backend of Keras 2; Horovod uses that of Keras 3
 callbacks = [hvd.callbacks.BroadcastGlobalVariablesCallback(0), average, warm_up]
 data = records("train").shard(hvd.size(), hvd.rank()).repeat().batch(5)
 model.fit(data, steps_per_epoch=30, epochs=3, callbacks=callbacks, verbose=2 if hvd.rank() == 0 else 0)

@@ -1,4 +1,4 @@
-"""A script for TensorFlow's launcher: every worker trains and saves alike, as its strategy asks."""
+"""A script for TensorFlow's launcher: every worker trains and saves, as MultiWorkerMirroredStrategy requires."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def examples(files: list[str]) -> Any:
 
 
 class Model(tf.Module):  # type: ignore[misc]  # TensorFlow has no types
-    """One layer. Keras 3 does not train with this strategy, so the step is written out."""
+    """One layer. Keras 3 does not support this strategy, so the training step is written out."""
 
     def __init__(self) -> None:
         self.weights = tf.Variable(tf.zeros((10, 10)))
@@ -40,7 +40,7 @@ class Model(tf.Module):  # type: ignore[misc]  # TensorFlow has no types
 
 
 def train(strategy: Any, model: Model, files: list[str], steps: int) -> None:
-    """Take a number of steps; each worker computes on its share of every batch, and the gradients are added up."""
+    """Run a number of steps; each worker processes its share of every batch, and the gradients are summed."""
 
     def step(images: Any, labels: Any) -> None:
         with tf.GradientTape() as tape:
@@ -61,8 +61,8 @@ def train(strategy: Any, model: Model, files: list[str], steps: int) -> None:
 
 
 def main() -> int:
-    """Train, and leave what Landfall looks for."""
-    strategy = tf.distribute.MultiWorkerMirroredStrategy()  # reads TF_CONFIG and meets the others
+    """Train, and write the outputs that Landfall reads."""
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()  # reads TF_CONFIG and connects to the other workers
     data, output = Path(os.environ["LANDFALL_DATA"]), Path(os.environ["LANDFALL_OUTPUT"])
     manifest = Manifest.from_json(Path(os.environ["LANDFALL_MANIFEST"]).read_text(encoding="utf-8"))
     files = {split: [str(data / s.name) for s in manifest.shards if s.split == split]
@@ -73,8 +73,8 @@ def main() -> int:
     weights = model.weights.numpy()
     seen = [(image.numpy(), int(label)) for image, label in examples(files["validation"])]
     correct = sum(int((image @ weights).argmax()) == label for image, label in seen)
-    with tempfile.TemporaryDirectory() as local:  # TensorFlow renames files, which a mount refuses
-        tf.saved_model.save(model, f"{local}/saved_model")  # every worker has to, or the others wait
+    with tempfile.TemporaryDirectory() as local:  # TensorFlow renames files, which a mount does not allow
+        tf.saved_model.save(model, f"{local}/saved_model")  # every worker has to save, otherwise the others wait
         task = json.loads(os.environ["TF_CONFIG"])["task"]["index"]
         (Path(local) / f"written-by-{task}.txt").write_text(f"{strategy.num_replicas_in_sync} replicas")
         put_folder(Path(local), output)

@@ -1,4 +1,4 @@
-"""A user's own Horovod script, as docs/lint.md asks for it: labels are learned from themselves, in a second."""
+"""A user's Horovod script that follows docs/lint.md: it learns labels from themselves within a second."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from shared.output_files import put_folder
 
 
 def values(variables: Any) -> list[Any]:
-    """Return TensorFlow's variables behind those of Keras 3."""
+    """Return the TensorFlow variables behind Keras 3 variables."""
     return [variable.value for variable in variables]
 
 
@@ -33,7 +33,7 @@ def examples(records: Any) -> Any:
 
 
 def train(model: Any, files: list[str], steps: int) -> None:
-    """Take a number of steps that is the same on every rank."""
+    """Run a number of steps that is the same on every rank."""
     optimizer = keras.optimizers.SGD(1.0 * hvd.size())
     loss_of = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     optimizer.build(model.trainable_variables)
@@ -49,7 +49,7 @@ def train(model: Any, files: list[str], steps: int) -> None:
 
 
 def main() -> int:
-    """Train and leave what Landfall looks for."""
+    """Train, and write the outputs that Landfall reads."""
     parser = argparse.ArgumentParser()
     for name in ("data", "manifest", "output", "checkpoint", "report"):
         parser.add_argument(f"--{name}", type=Path, required=True)
@@ -69,7 +69,7 @@ def main() -> int:
     accuracy = float(hvd.allreduce(right))
     if hvd.rank() != 0:
         return 0
-    with tempfile.TemporaryDirectory() as local:  # Keras writes in the middle of the file, which a mount refuses
+    with tempfile.TemporaryDirectory() as local:  # Keras seeks within the file, which a mount does not allow
         model.save(Path(local) / "model.keras")
         put_folder(Path(local), arguments.output)
     arguments.report.write_text(json.dumps({"val_accuracy": accuracy}))

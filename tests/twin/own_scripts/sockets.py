@@ -1,4 +1,4 @@
-"""A script for PyTorch's launcher, without PyTorch: its ranks meet at MASTER_ADDR, as `init_process_group` does."""
+"""A script for PyTorch's launcher without PyTorch: its ranks connect to MASTER_ADDR, as `init_process_group` does."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WITHIN_S = 120.0
 
 
 def total_of(own: dict[str, int]) -> dict[str, int]:
-    """Return the sum over all ranks, on every rank: the root adds up what the others send, and answers."""
+    """Return the sum over all ranks, on every rank: the root adds the values that the others send, and replies."""
     place = (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
     if RANK == 0:
         with socket.create_server(place, backlog=SIZE) as server:
@@ -33,7 +33,7 @@ def total_of(own: dict[str, int]) -> dict[str, int]:
 
 
 def connected(place: tuple[str, int]) -> socket.socket:
-    """Return a connection to the root, which may start later."""
+    """Return a connection to the root, retrying because the root may start later."""
     deadline = time.monotonic() + WITHIN_S
     while True:
         try:
@@ -45,7 +45,7 @@ def connected(place: tuple[str, int]) -> socket.socket:
 
 
 def main() -> int:
-    """Add up the bytes of all shards, each rank those of its own; every rank writes, and only the root's counts."""
+    """Sum the bytes of all shards, each rank its own; every rank writes, and only the root's output counts."""
     if os.environ.get("SOCKETS_DIES") == str(RANK):
         sys.exit(f"rank {RANK} is dead")
     shards = json.loads(Path(os.environ["LANDFALL_MANIFEST"]).read_text(encoding="utf-8"))["shards"]

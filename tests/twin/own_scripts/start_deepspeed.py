@@ -13,7 +13,7 @@ from pathlib import Path
 
 
 def main() -> None:
-    """Become the launcher on one process of each node; the others have nothing to do."""
+    """Become the launcher on one process of each node; the other processes return at once."""
     if os.environ["LOCAL_RANK"] != "0":
         return
     nodes = os.environ["AZ_BATCH_HOST_LIST"].split(",")

@@ -1,4 +1,4 @@
-"""An estimator of TensorFlow 1 with Horovod's hook, as its documentation showed it."""
+"""A TensorFlow 1 estimator with Horovod's hook, as Horovod's documentation showed it."""
 
 import os
 from typing import Any

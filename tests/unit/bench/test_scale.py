@@ -56,7 +56,7 @@ def test_the_simulated_tables_refuse_what_azure_refuses() -> None:
 
 @pytest.mark.parametrize(("bursts", "burst_s"), [(1, 86_400), (24, 600), (1, 600)])
 def test_a_day_has_a_million_uploads(bursts: int, burst_s: int) -> None:
-    """However they are spread."""
+    """The distribution over the day does not matter."""
     assert SHARDS_A_DAY == pytest.approx(sum(uploads(bursts, burst_s)))
 
 

@@ -19,7 +19,7 @@ def turn(step_s: float, others_share: float = 0.0) -> Turn:
 
 
 def test_a_round_that_others_disturbed_counts_for_neither() -> None:
-    """Also where only one of the two had company; how long it took does not matter."""
+    """This holds even if only one of the two was disturbed; its duration does not matter."""
     rounds = [[turn(0.1), turn(0.1, MAX_OTHERS_SHARE + 0.01)], *[[turn(9.0), turn(8.0)]] * ROUNDS]
     assert [[turn(9.0)] * ROUNDS, [turn(8.0)] * ROUNDS] == undisturbed(iter(rounds))
 

@@ -30,7 +30,7 @@ def test_requests_are_counted_by_method_and_place() -> None:
 
 
 def test_different_requests_of_the_two_processes_are_refused() -> None:
-    """With fewer requests the bare process would be unreachable, with more it would be too easy to reach."""
+    """Fewer requests would make the bare process too fast, more would make it too slow, to compare with."""
     check_same_requests(Counter({"GET a": 203}), Counter({"GET a": 200}))
     for judged, asked in ((400, 200), (200, 400), (200, 0)):
         with pytest.raises(BenchmarkError, match=f"GET a: {asked} instead of {judged}"):

@@ -34,7 +34,7 @@ def test_the_list_has_at_least_fifty_different_mistakes() -> None:
 
 
 def test_the_pipeline_without_a_mistake_can_be_used(tmp_path: Path) -> None:
-    """So each message of the other tests is about its mistake."""
+    """Each message of the other tests is therefore about its mistake."""
     status, output = checked(folder(tmp_path))
     assert (0, True) == (status, output.startswith(f"usable  {tmp_path / FILE}  (dataset cats, splits train,")), (
         output
@@ -43,7 +43,7 @@ def test_the_pipeline_without_a_mistake_can_be_used(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.after.strip()[:40])
 def test_a_mistake_is_found_with_file_field_and_fix(tmp_path: Path, mistake: Mistake) -> None:
-    """And not by a node that is paid for."""
+    """The mistake is not found only on a node that is paid for."""
     assert mistake.before in PIPELINE
     status, output = checked(folder(tmp_path, PIPELINE.replace(mistake.before, mistake.after, 1)))
     problems = [line.strip() for line in output.splitlines()[1:]]
@@ -86,7 +86,7 @@ def test_every_problem_of_a_file_is_listed_at_once(tmp_path: Path) -> None:
 
 
 def test_a_wrong_clusters_file_is_named(tmp_path: Path) -> None:
-    """Every pipeline beside it is out of service until it is mended."""
+    """Every pipeline beside it is out of service until it is corrected."""
     status, output = checked(folder(tmp_path, clusters=CLUSTERS.replace("NC24ads", "NC24adss")))
     assert (1, True) == (status, "clusters.yaml: gpu.sizes.0.vm_size: must be an Azure VM size; did you" in output)
 
@@ -110,7 +110,7 @@ def test_a_script_of_ones_own_is_linted(tmp_path: Path) -> None:
 
 
 def test_json_has_one_object_per_file(tmp_path: Path) -> None:
-    """For programs."""
+    """The option --json is for programs."""
     status, output = checked("--json", folder(tmp_path, "pipeline: x\n"))
     answer = json.loads(output)
     assert (1, "wrong", True) == (status, answer["verdict"], f"{FILE}: dataset: is required" in answer["problems"])

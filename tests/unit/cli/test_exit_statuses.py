@@ -162,7 +162,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize(("path", "command"), [case for case in EVERY if not isinstance(case.values[1], click.Group)])
 def test_each_status_that_a_help_states_is_shown(path: tuple[str, ...], command: click.Command) -> None:
-    """Not more and not fewer than the cases here, and those of tests that have what they take."""
+    """The help states exactly the cases here, and those in other tests that have the necessary services."""
     name, text = " ".join(path[1:]), " ".join((command.help or "").split())
     stated = re.search(r"Exit status: (.*?)\.(?: |$)", text)
     assert stated is not None, f"{name}: no exit status"
@@ -185,7 +185,7 @@ def test_wrong_usage_is_2(name: str, capsys: Capture) -> None:
 @pytest.mark.usefixtures("files")
 @pytest.mark.parametrize("line", REMOTE)
 def test_an_app_that_is_not_there_is_1(line: str, capsys: Capture) -> None:
-    """With the reason on standard error, or among the findings."""
+    """The reason is on standard error or among the findings."""
     named = line.format(run="landfall-x-a1", version="7", waiting="landfall-x-a1", letter="12ab")
     status, out, err = landfall(capsys, *named.split(), "--url", "http://127.0.0.1:9", "--key", "k")
     assert (1, True) == (status, "127.0.0.1:9" in out + err), err
@@ -193,7 +193,7 @@ def test_an_app_that_is_not_there_is_1(line: str, capsys: Capture) -> None:
 
 @pytest.mark.parametrize("line", [line for line in REMOTE if line != "watch"])
 def test_what_a_function_app_does_is_0(line: str, app: tuple[str, dict[str, str]], capsys: Capture) -> None:
-    """Also as JSON, which is all that is on standard output."""
+    """With --json, standard output contains only the JSON."""
     url, found = app
     if (line, 0) not in BY_ANSWER:
         status, out, err = landfall(capsys, *line.format(**found).split(), "--json", "--url", url, "--key", "k")
@@ -218,13 +218,13 @@ def test_the_answer_decides(line: str, expected: int, capsys: Capture) -> None:
 @pytest.mark.usefixtures("files")
 @pytest.mark.parametrize(("expected", "line"), [(status, line) for status, lines in LOCAL.items() for line in lines])
 def test_a_command_without_an_app_ends_as_it_says(expected: int, line: str, capsys: Capture) -> None:
-    """On files in the working directory."""
+    """The commands use files in the working directory."""
     status, out, err = landfall(capsys, *line.split())
     assert expected == status, out + err
 
 
 def test_a_model_that_differs_is_no_success(capsys: Capture) -> None:
-    """Where a byte of the registered model has changed."""
+    """One byte of the registered model has changed."""
     world, run = registered()
     world.run_outputs.write(model_file_path(run, "saved_model/weights"), b"weightz")
     with serving(world) as url:

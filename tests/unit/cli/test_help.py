@@ -56,7 +56,7 @@ def help_of(path: tuple[str, ...]) -> str:
 
 
 def test_the_overview_lists_every_command() -> None:
-    """In the order in which a newcomer needs them."""
+    """The order is that in which a new user needs them."""
     shown = help_of(("landfall",)).partition("Commands:\n")[2]
     assert list(COMMANDS) == [line.split()[0] for line in shown.splitlines() if line[:3].strip()][: len(COMMANDS)]
 
@@ -80,7 +80,7 @@ BY_AZD = {("landfall", "hook")}
 
 @pytest.mark.parametrize(("path", "command"), EVERY)
 def test_each_command_can_answer_as_json(path: tuple[str, ...], command: click.Command) -> None:
-    """By the same flag."""
+    """All commands use the same flag."""
     options = {parameter.opts[0]: parameter for parameter in command.params}
     if not isinstance(command, click.Group):
         assert ("--json" in options) == (path not in BY_AZD)
@@ -105,7 +105,7 @@ def test_an_option_means_one_thing() -> None:
 
 @pytest.mark.parametrize(("path", "command"), [case for case in EVERY if not isinstance(case.values[1], click.Group)])
 def test_a_mistyped_option_is_answered_with_the_one_meant(path: tuple[str, ...], command: click.Command) -> None:
-    """And ends with the status of wrong usage, before anything is done."""
+    """The command ends with the status for wrong usage before it does anything."""
     name = max(
         (parameter.opts[-1] for parameter in command.params if parameter.opts[0][:2] == "--"),
         key=len,
@@ -191,7 +191,7 @@ def test_a_shell_completes_commands_and_options() -> None:
 
 
 def test_validating_a_file_imports_nothing_heavy(tmp_path: Path) -> None:
-    """Neither azure nor the function app, nor any package that a TFRecord file does not need."""
+    """It imports neither azure nor the function app, nor packages that a TFRecord file does not need."""
     path = tmp_path / "train-00000-of-00001.tfrecord"
     path.write_bytes(framed([labelled(i % 10) for i in range(20)]))
     assert set() == loaded_by("validate", path) & HEAVY
@@ -205,7 +205,7 @@ def test_checking_a_pipeline_opens_no_client_of_azure() -> None:
 
 
 def test_looking_at_shards_opens_no_client_of_azure(tmp_path: Path) -> None:
-    """Nor pyarrow, where the shards are TFRecord."""
+    """It does not load pyarrow either if the shards are TFRecord."""
     path = tmp_path / "train-00000-of-00001.tfrecord"
     path.write_bytes(framed([labelled(i % 10) for i in range(20)]))
     modules = loaded_by("init", path, "--to", tmp_path / "made.yaml", depth=2)

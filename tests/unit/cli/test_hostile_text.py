@@ -131,7 +131,7 @@ def test_answers_of_another_service_are_harmless(
 def test_names_of_metrics_are_harmless(
     capsys: Capture, monkeypatch: pytest.MonkeyPatch, others: dict[str, float]
 ) -> None:
-    """As a training's report states them: in the log, the history, the commands and the notifications."""
+    """A training's report may have any names: they reach the log, the history, the commands and notifications."""
     world = World()
     _connect(world, monkeypatch)
     with _logged() as output:
@@ -261,7 +261,7 @@ def test_the_log_is_harmless() -> None:
 
 
 def test_the_function_app_makes_its_log_safe() -> None:
-    """Where the worker of Azure indexes the app, and so in every process that runs it."""
+    """This is done where the worker of Azure loads the app, and so in every process that runs it."""
     import function_app
 
     assert function_app.app

@@ -115,7 +115,7 @@ def test_images_of_many_sizes_are_resized(tmp_path: Path) -> None:
 
 
 def test_labels_that_begin_with_one_are_offset(tmp_path: Path) -> None:
-    """As those of ImageNet."""
+    """ImageNet's labels do."""
     _, pipeline = written(tmp_path, shards(tmp_path, *(with_image(n) for n in (1, 2, 3))))
     assert (1, 3) == (pipeline.options.label_offset, pipeline.options.num_classes)
 
@@ -277,7 +277,7 @@ LAYOUTS: dict[str, tuple[tuple[str, ...], dict[str, Any], dict[str, int], str]] 
 def test_names_of_classes_that_the_library_datasets_wrote_are_the_range(
     tmp_path: Path, stated: Any, words: str
 ) -> None:
-    """As far as the labels that were seen fit."""
+    """The names are used only as far as the labels that were read fit."""
     table = pa.table({"label": [0, 1], "image": [{"bytes": image_bytes("PNG", (8, 8)), "path": None}] * 2})
     folder = shards(tmp_path, labelled(1), names=())
     metadata = {"huggingface": json.dumps(stated)}
@@ -316,7 +316,7 @@ def test_files_of_any_names_get_a_layout(tmp_path: Path, layout: str) -> None:
 
 
 def test_a_file_of_no_split_is_named(tmp_path: Path) -> None:
-    """Beside files whose folders show their split."""
+    """It is beside files whose folders show their split."""
     folder = shards(tmp_path, labelled(1), names=())
     for name in ("train/a.tfrecord", "val/a.tfrecord", "b.tfrecord"):
         (folder / name).parent.mkdir(exist_ok=True)
@@ -328,7 +328,7 @@ def test_a_file_of_no_split_is_named(tmp_path: Path) -> None:
 
 
 def test_what_the_data_do_not_tell_is_marked(tmp_path: Path) -> None:
-    """Without a terminal nothing is asked; the check at the end says what cannot be used yet."""
+    """Nothing is asked without a terminal; the check at the end says what cannot be used yet."""
     records = [labelled(0, other=1, raw=b"\x00\xff\xfe" + bytes([n])) for n in range(4)]
     text, output = written(tmp_path, shards(tmp_path, *records))
     assert "raw: {kind: bytes, encoding: raw, dtype: uint8, shape: [4]}  # CHECK: every value has 4 bytes" in text
@@ -339,7 +339,7 @@ def test_what_the_data_do_not_tell_is_marked(tmp_path: Path) -> None:
 
 
 def test_hostile_names_of_features_and_classes_stay_names(tmp_path: Path) -> None:
-    """In YAML and in comments."""
+    """They are escaped in YAML and in comments."""
     names = {"a: b\n#": 1, "no": 2, "\x1b[31m": 3}
     text, pipeline = written(
         tmp_path, shards(tmp_path, *(labelled(n, image=image_bytes("PNG", (8, 8)), **names) for n in (0, 1)))
@@ -363,7 +363,7 @@ def test_hostile_names_of_features_and_classes_stay_names(tmp_path: Path) -> Non
 def test_what_cannot_be_looked_at_is_named_with_the_fix(
     tmp_path: Path, name: str, content: bytes, problem: str
 ) -> None:
-    """And no file is written."""
+    """No file is written."""
     folder = tmp_path / "data"
     folder.mkdir()
     (folder / name).write_bytes(content)

@@ -65,7 +65,7 @@ def test_json_is_one_object_per_line_and_script(capsys: pytest.CaptureFixture[st
 
 
 def test_several_scripts_have_a_sum(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """With those that could not be read."""
+    """The summary includes the scripts that could not be read."""
     paths = [written(tmp_path, text, name) for name, text in (("a.py", GOOD), ("b.py", BAD), ("c.py", "print 1"))]
     status, out, err = landfall(capsys, "lint", *paths)
     last = out.splitlines()[-1]
@@ -122,7 +122,7 @@ def test_a_script_that_is_not_there_keeps_no_other_from_being_looked_at(
 
 
 def test_a_name_commands_no_terminal(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """Nor does it make lines of its own."""
+    """It does not add lines either."""
     for text in (BAD, "print 1"):
         _, out, err = landfall(capsys, "lint", written(tmp_path, text, "a\x1b[31m\nb.py"))
         assert {"a\\x1b[31m\\nb.py"} == {
@@ -156,7 +156,7 @@ def test_a_notebook_is_read_by_cells(capsys: pytest.CaptureFixture[str], tmp_pat
 
 
 def test_json_that_is_no_notebook_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """With exit status 2, under either name."""
+    """The exit status is 2 with either file suffix."""
     for name, words in (("job.json", "is JSON, not a script"), ("job.ipynb", "is JSON, but not a notebook")):
         status, _, err = landfall(capsys, "lint", written(tmp_path, '{"properties": {}}', name))
         assert (2, True) == (status, words in err)
@@ -188,7 +188,7 @@ def test_a_folder_is_read_as_one_program(capsys: pytest.CaptureFixture[str], tmp
 def test_a_folder_is_bounded(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In files and in bytes, and one without scripts is a mistake."""
+    """The limits are a number of files and of bytes; a folder without scripts is a mistake."""
     (tmp_path / "empty").mkdir()
     assert "has no script (.py) and no notebook (.ipynb)" in landfall(capsys, "lint", tmp_path / "empty")[2]
     for number in range(4):
@@ -229,8 +229,8 @@ def test_fix_mends_the_cells_of_a_notebook_and_prints_the_changes(
     status, out, _ = landfall(capsys, "lint", path, "--fix")
     assert [f"--- {path}:cell 1", f"+++ {path}:cell 1"] == out.splitlines()[:2]
     assert "+hvd.init()" in out.splitlines()
-    mended = json.dumps(BAD.replace("hvd\n", "hvd\nhvd.init()\n", 1).splitlines(keepends=True))
-    assert (0, content.replace(lines, mended)) == (status, path.read_text()), out
+    corrected = json.dumps(BAD.replace("hvd\n", "hvd\nhvd.init()\n", 1).splitlines(keepends=True))
+    assert (0, content.replace(lines, corrected)) == (status, path.read_text()), out
     assert f"unchanged {path}" in landfall(capsys, "lint", path, "--fix")[1]
 
 

@@ -21,14 +21,14 @@ def test_a_mistyped_command_is_answered_with_the_one_meant(capsys: pytest.Captur
 
 
 def test_a_word_that_is_like_no_command_is_answered_with_all_of_them(capsys: pytest.CaptureFixture[str]) -> None:
-    """Where nothing is near, the error lists what there is."""
+    """If no command is similar, the error lists all commands."""
     status, _, err = landfall(capsys, "xyzzy")
     assert (2, True) == (status, "The commands are: demo, up," in err)
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["validate", "tests/unit/cli/test_main.py"]])
 def test_a_full_disk_is_reported_in_one_line(arguments: list[str]) -> None:
-    """Where the output cannot be written, one line says why."""
+    """If the output cannot be written, one line says why."""
     script = "import sys; from cli.main import main; main(sys.argv[1:])"
     with Path("/dev/full").open("w") as full:
         ended = subprocess.run(

@@ -71,7 +71,7 @@ def test_an_unreachable_function_app_is_no_stack_trace(capsys: Capture) -> None:
 def test_the_twins_key_is_sent_to_the_twin_alone(
     monkeypatch: pytest.MonkeyPatch, url: str | None, key: str | None, sent: str | None
 ) -> None:
-    """However its address is given, without the user doing anything."""
+    """It does not matter how the URL is set, and the user need not do anything."""
     twin = TwinAddress(
         functions_url="http://127.0.0.1:7071",
         function_key="twins-key",
@@ -85,7 +85,7 @@ def test_the_twins_key_is_sent_to_the_twin_alone(
 
 
 def test_a_twin_in_another_folder_is_found(tmp_path: Path) -> None:
-    """As long as its folder exists; the note of one that is gone is removed."""
+    """Its folder must exist; the note about a deleted folder is removed."""
     base, other, gone = tmp_path / "base", tmp_path / "other", tmp_path / "gone"
     other.mkdir()
     for folder in (base, other, gone):

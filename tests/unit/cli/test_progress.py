@@ -53,7 +53,7 @@ def test_validate_shows_how_many_bytes_are_done(shards: Path, jobs: int) -> None
 
 
 def test_standard_output_stays_clean_for_programs(shards: Path) -> None:
-    """With the bar on the terminal, what goes into a file is JSON and nothing else."""
+    """The bar is on the terminal, and a redirected file has only JSON."""
     output = shards / "verdicts.jsonl"
     with landfall_on_terminal(["validate", shards, "--json"], stdout=output) as terminal:
         assert 0 == terminal.wait()
@@ -103,7 +103,7 @@ def test_ctrl_c_ends_everything_at_once(endless: Path, jobs: int) -> None:
 
 
 def test_a_killed_process_is_reported(endless: Path) -> None:
-    """As the kernel does for lack of memory: one sentence with what to do, and the others end too."""
+    """The kernel kills processes if memory is short: one sentence says what to do, and the others end, too."""
     with landfall_on_terminal(["validate", endless, "--processes", 2]) as terminal:
         terminal.wait_for("B/s")
         first, last = workers(terminal.process.pid)
@@ -137,7 +137,7 @@ def members(session: int) -> list[str]:
 
 
 def test_a_reader_that_goes_away_ends_it(endless: Path) -> None:
-    """As `| head -1` does: no stack trace, and no wait for the shards under way."""
+    """For example `| head -1`: there is no stack trace, and no wait for unfinished shards."""
     (endless / "train-00000-of-00002.tfrecord").write_bytes(SHARD)
     reader, writer = os.pipe()
     os.close(reader)  # before the first verdict: a reader that went later would leave an unknown number of them

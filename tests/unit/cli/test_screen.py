@@ -53,7 +53,7 @@ def test_json_is_never_broken(monkeypatch: pytest.MonkeyPatch, capsys: Capture) 
 
 
 def test_an_error_is_broken_between_words_too(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
-    """Where standard error is a terminal, whatever standard output is."""
+    """This depends on whether standard error is a terminal, not on standard output."""
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((40, 40)))
     with pytest.raises(SystemExit):

@@ -74,7 +74,7 @@ def test_with_json_standard_output_has_the_addresses_alone(monkeypatch: pytest.M
 
 
 def test_the_lines_of_a_demo_leave_standard_output_to_its_report(capsys: pytest.CaptureFixture[str]) -> None:
-    """As `landfall demo --json` prints them."""
+    """`landfall demo --json` prints them in this way."""
     TimedLines(stderr=True).say("starting")
     captured = capsys.readouterr()
     assert ("", True) == (captured.out, "starting" in captured.err)

@@ -59,7 +59,7 @@ def test_a_folder_within_a_folder_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_folder_with_a_marker_is_taken_with_all_that_is_in_it(tmp_path: Path) -> None:
-    """Without what Spark leaves behind, its marker included: another one is written last."""
+    """Spark's own files are left out, including its marker: another one is written last."""
     touch(tmp_path, "_SUCCESS", "._SUCCESS.crc", "_started_1")
     files = [*touch(tmp_path / "split=train", "b.parquet", "a.parquet"), *touch(tmp_path / "split=test" / "x", "c")]
     touch(tmp_path / "_temporary" / "0", "d.parquet")
@@ -93,7 +93,7 @@ class Recorder:
 def test_a_list_of_files_is_written_last_and_always(
     num_there: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
-    """Also by the command that goes on after an interruption; texts lie beside the shards."""
+    """This includes the command that continues after an interruption; texts are beside the shards."""
     touch(tmp_path, "SHA256SUMS", "README.md")
     shards = touch(tmp_path / "train", "a.parquet", "b.parquet")
     there = {f"digits/v1/train/{file.name}": crc32c_of_file(file) for file in shards[:num_there]}
@@ -126,7 +126,7 @@ def test_a_list_of_files_is_written_last_and_always(
 def test_the_log_of_a_table_is_written_after_its_files_and_the_first_commit_last(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
-    """Checkpoints, which may stand for it, after it. A commit that is there, and what lies beside, is left alone."""
+    """Checkpoints, which may stand for it, after it. A commit that is there, and what is beside it, is left alone."""
     names = [
         f"{version:020}.{end}" for version, end in ((0, "json"), (1, "json"), (2, "json"), (1, "checkpoint.parquet"))
     ]
@@ -273,7 +273,7 @@ def test_a_dataset_without_a_pipeline_is_refused() -> None:
 def test_shards_of_a_broken_pipeline_may_be_uploaded_and_wait(
     capsys: Capture, dataset: str, pipelines: list[dict[str, Any]], reason: str
 ) -> None:
-    """They are judged when the file is mended."""
+    """They are judged when the file is corrected."""
     with served(answered(*pipelines), status=200) as url:
         assert Intake() == ask_for_intake(dataset, url, "key", None)
     assert f"Not checked whether a pipeline takes shards of {dataset}: {reason}" in capsys.readouterr().err
@@ -315,7 +315,7 @@ def test_a_wrong_key_is_an_error() -> None:
     ],
 )
 def test_an_address_that_is_no_account_is_refused_without_its_secret(url: str, problem: str) -> None:
-    """Before anything is read or sent."""
+    """It is refused before anything is read or sent."""
     with pytest.raises(CliError) as caught:
         checked_account_url(url, "--account-url")
     assert problem in str(caught.value)
@@ -331,7 +331,7 @@ def test_an_address_that_is_no_account_is_refused_without_its_secret(url: str, p
     ],
 )
 def test_addresses_of_accounts_are_accepted(address: str, used: str) -> None:
-    """In any cloud, and on an emulator."""
+    """They may be in any cloud or on an emulator."""
     assert used == checked_account_url(address, "--account-url")
 
 

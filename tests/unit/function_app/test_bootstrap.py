@@ -48,7 +48,7 @@ def test_services_are_built_without_asking_any_service(tmp_path: Path) -> None:
 
 
 def test_where_telemetry_goes_log_lines_go_too(tmp_path: Path) -> None:
-    """With their fields; nothing is sent while nothing happens."""
+    """The lines keep their fields; nothing is sent while nothing happens."""
     connection = "InstrumentationKey=00000000-0000-0000-0000-000000000000;IngestionEndpoint=http://127.0.0.1:1/"
     logger = logging.getLogger(LOGGER)
     services = build_services(environ(tmp_path, APPLICATIONINSIGHTS_CONNECTION_STRING=connection))
@@ -174,10 +174,10 @@ def test_a_mended_file_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyP
     broken = bootstrap.services()
     assert broken is bootstrap.services()
     (tmp_path / "digits.yaml").write_text(PIPELINE)
-    mended = bootstrap.services()
-    assert (["digits"], {}) == (list(mended.pipelines), mended.out_of_service)
-    assert ["topic", "webhook:LANDFALL_WEBHOOK_PEOPLE"] == list(mended.notifiers)
-    assert mended.ledger is broken.ledger
+    corrected = bootstrap.services()
+    assert (["digits"], {}) == (list(corrected.pipelines), corrected.out_of_service)
+    assert ["topic", "webhook:LANDFALL_WEBHOOK_PEOPLE"] == list(corrected.notifiers)
+    assert corrected.ledger is broken.ledger
 
 
 @pytest.mark.parametrize("container", ["datasets", "landfall", "runs"])
@@ -220,7 +220,7 @@ BARE_KEY = "SECRET" * 14 + "=="
 def test_a_secret_where_a_settings_name_belongs_is_repeated_nowhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, entry: str
 ) -> None:
-    """In the log, in health and the API, in what `landfall up` says of the file, and in a check of it."""
+    """It is absent from the log, health, the API, the output of `landfall up` and the check of the file."""
     settings = environ(tmp_path)
     (tmp_path / "digits.yaml").write_text(PIPELINE.replace("  - topic", entry))
     with caplog.at_level("DEBUG"):

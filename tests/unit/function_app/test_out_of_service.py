@@ -40,7 +40,7 @@ def test_what_is_uploaded_meanwhile_is_judged_and_trained_when_the_file_is_mende
     assert ["upload_waits"] == world.actions(f"{VERSION}/{TRAIN_SHARDS[0]}")
     swept(world)
     assert [] == world.ledger.runs()
-    world.mend_pipeline()
+    world.correct_pipeline()
     swept(world)
     assert RunState.SUBMITTED is world.only_run().state
 
@@ -51,7 +51,7 @@ def test_what_is_uploaded_for_a_file_that_does_not_tell_its_dataset_is_judged_to
     world.services = replace(world.services, pipelines={}, out_of_service={"": ("x.yaml: not valid YAML",)})
     world.upload_shards(*ALL_SHARDS)
     assert {"2026-11-20": len(ALL_SHARDS)} == world.ledger.counts("upload_events_of_others")
-    world.mend_pipeline()
+    world.correct_pipeline()
     swept(world)
     assert RunState.SUBMITTED is world.only_run().state
 
@@ -75,14 +75,14 @@ def test_a_run_that_ends_meanwhile_is_settled_by_the_mended_file(status: str, st
     assert [] == world.topic.received
     assert any(OUTAGE in line for line in why(run.run_id, world.services).awaited)
     assert RunState.SUBMITTED is world.train(dataset="cats").state
-    world.mend_pipeline()
+    world.correct_pipeline()
     swept(world)
     assert state is world.stands(run).state
     assert [state] == [sent.outcome for sent in world.topic.received if sent.subject == run.run_id]
 
 
 def test_a_planned_run_waits_for_the_mended_file_and_leaves_its_place_to_others() -> None:
-    """Also where the whole app has place for one run only."""
+    """This holds even if the whole app has only one place for runs."""
     world = World()
     world.services = replace(world.services, max_concurrent_runs=1)
     world.add_pipelines("cats")
@@ -95,31 +95,31 @@ def test_a_planned_run_waits_for_the_mended_file_and_leaves_its_place_to_others(
     other = world.train(dataset="cats")
     assert RunState.SUBMITTED is other.state
     world.finish(other)
-    world.mend_pipeline()
+    world.correct_pipeline()
     swept(world)
     assert RunState.SUBMITTED is world.stands(second).state
 
 
 def test_people_are_notified_of_a_cancellation_when_the_file_is_mended() -> None:
-    """Who the recipients are is in the file."""
+    """The recipients are named in the file."""
     world = World()
     run = world.train()
     world.break_pipeline()
     cancel_run(run.run_id, canceled_by="person", reason="not needed", services=world.services)
     world.end_job(run, "Canceled")
     swept(world)
-    world.mend_pipeline()
+    world.correct_pipeline()
     swept(world)
     assert RunState.CANCELED is world.stands(run).state
     assert ["pipeline_out_of_service", "canceled"] == [sent.outcome for sent in world.topic.received]
 
 
 def test_people_are_notified_once_for_each_outage() -> None:
-    """With what is wrong and how to look at it; again if the file is broken again."""
+    """The notification has the errors and the command; there is another one if the file breaks again."""
     world = two_datasets()
     for _ in range(3):
         swept(world)
-    world.mend_pipeline()
+    world.correct_pipeline()
     swept(world)
     world.break_pipeline()
     swept(world)
@@ -148,7 +148,7 @@ def test_a_request_is_made_again_by_the_sweep() -> None:
     world.break_pipeline()
     world.serve_requests()
     assert OUTAGE in [entry.reason for entry in world.ledger.history(str(VERSION))]
-    world.mend_pipeline()
+    world.correct_pipeline()
     swept(world)
     assert RunState.SUBMITTED is world.only_run().state
 
@@ -161,14 +161,14 @@ def test_a_request_is_made_again_by_the_sweep() -> None:
     ],
 )
 def test_the_api_says_why(method: str, path: str, body: dict[str, str] | None) -> None:
-    """503: asking again helps once the file is mended."""
+    """503: asking again helps once the file is corrected."""
     answer = call(two_datasets(), method, path, json=body)
     assert (503, "pipeline_out_of_service") == error(answer)
     assert OUTAGE == answer.json()["detail"]
 
 
 def test_the_api_lists_the_pipelines() -> None:
-    """Those to mend come first, with everything that is wrong."""
+    """Those to correct come first, with everything that is wrong."""
     listed = call(two_datasets(), "GET", "/api/pipelines").json()["pipelines"]
     layouts = [each.pop("layout") for each in listed]
     assert (None, "names") == (layouts[0], layouts[1]["kind"])

@@ -199,7 +199,7 @@ def test_shards_that_close_their_version_together_are_traced_as_one() -> None:
 
 @pytest.mark.parametrize("sink", [BrokenSink(), None])
 def test_no_step_depends_on_telemetry(sink: TelemetrySink | None) -> None:
-    """With a sink that fails, or without one, the same models are registered and the same people notified."""
+    """If the sink fails or is missing, the same models are registered and the same people notified."""
     world = traced_world(sink)
     train(world)
     assert (["digits-cnn"], 1, 1) == (
@@ -391,7 +391,7 @@ def test_the_doctor_sends_one_item_in_a_trace_of_its_own() -> None:
 
 
 def test_the_doctors_item_is_read_back_from_the_twins_folder(tmp_path: Path) -> None:
-    """And removed; where the folder cannot be written, that is found."""
+    """The item is deleted; a folder that cannot be written is reported."""
     world = traced_world(to_files(tmp_path / "traces"))
     assert (CheckState.OK, f"written to {tmp_path / 'traces'} and read back") == (
         item(world)[0].state,

@@ -46,7 +46,7 @@ def test_a_comment_that_ignores_nothing_is_a_warning(comment: str, words: str) -
 
 
 def test_a_comment_about_another_machine_is_no_warning() -> None:
-    """Neither is one in a function that the script never calls."""
+    """The same holds for a comment in a function that the script never calls."""
     line = 'import os\nos.environ["NCCL_IB_DISABLE"] = "1"  # landfall: ignore[infiniband_disabled] a broken switch\n'
     assert [] == found(f"{HVD}{line}")
     assert [] == found(f"{HVD}{line}", vm_size="Standard_ND96asr_v4")

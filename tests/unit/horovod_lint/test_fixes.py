@@ -1,4 +1,4 @@
-"""Mending: the smallest edits, after which the finding is gone, no other has come, and the rest is as it was."""
+"""Correcting: the smallest edits, after which the finding is gone, no other has come, and the rest is as it was."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ START = "import horovod.tensorflow.keras as hvd\nhvd.init()\n"
 PLAIN = "import horovod.tensorflow as hvd\nimport keras\nhvd.init()\n"
 
 
-def mended(script: str) -> list[str]:
-    """Mend a script; return the lines that changed, with + and -, and check the rest."""
+def corrected(script: str) -> list[str]:
+    """Correct a script; return the lines that changed, with + and -, and check the rest."""
     fixed = fix_script(script.encode(), "mine.py", KERAS2)
     after = fixed.content.decode()
     codes = [finding.code for finding in lint_script(script.encode(), "mine.py", KERAS2).findings]
@@ -75,7 +75,7 @@ def test_a_mechanical_mistake_is_mended(script: str, old: str, new: str, newline
 )  # fmt: skip
 def test_the_edit_is_the_smallest(script: str, expected: list[str]) -> None:
     """Comments, indents, quotes and other characters stay."""
-    assert sorted(expected) == sorted(line for line in mended(script) if not line.startswith("? "))
+    assert sorted(expected) == sorted(line for line in corrected(script) if not line.startswith("? "))
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_an_edit_that_would_make_another_finding_is_not_made() -> None:
 
 
 def test_several_mistakes_are_mended_together() -> None:
-    """Until none is left that an edit can mend."""
+    """Fixing stops when no finding is left that an edit can fix."""
     wrong = spoilt(
         FIT,
         ("hvd.init()\n", ""),
@@ -133,12 +133,12 @@ def test_several_mistakes_are_mended_together() -> None:
 
 @pytest.mark.parametrize("prefix", ["# coding: latin-1\n# ä\n".encode("latin-1"), b"\xef\xbb\xbf# \xc3\xa4\n"])
 def test_the_encoding_stays(prefix: bytes) -> None:
-    """With a byte order mark too."""
+    """A byte order mark stays, too."""
     wrong = prefix + f"{START}epochs = 3 // hvd.size()\n".encode()
     assert prefix + f"{START}epochs = 3\n".encode() == fix_script(wrong, "mine.py").content
 
 
 def test_the_page_says_what_is_mended() -> None:
     """Each rule's section, and no other."""
-    said = {code for code, section in SECTIONS.items() if "`--fix` mends it" in section}
+    said = {code for code, section in SECTIONS.items() if "`--fix` corrects it" in section}
     assert set(map(str, FIXABLE)) == said

@@ -32,7 +32,7 @@ from tests.unit.horovod_lint.scripts import FIT, TAPE, TORCH, found, spoilt
     ],
 )
 def test_a_function_under_another_name(script: str, function: str, arguments: str, named: str, call: str) -> None:
-    """By assignment and by functools.partial, which may be renamed itself."""
+    """The name comes from an assignment or from functools.partial, which may be renamed itself."""
     parts = {"function": function, "arguments": arguments}
     changes = [
         ("hvd.init()\n", f"hvd.init(); {named.format(**parts)}\n"),

@@ -101,7 +101,7 @@ def test_what_ipython_handles_itself_is_not_python(cell: str, expected: str) -> 
 
 
 def test_what_was_left_out_is_listed() -> None:
-    """With its kind, its place and the beginning of its text."""
+    """The list has its kind, its place and the beginning of its text."""
     content = notebook("%matplotlib inline\n!pip install x", "%%bash\nls", "f?\nx = !" + "y" * 99)
     assert [
         ("magic", 2, 1, "%matplotlib inline"),

@@ -1,4 +1,4 @@
-"""Mending notebooks: their cells are mended as a script is, and every other byte of the file stays."""
+"""Correcting notebooks: their cells are corrected as a script is, and every other byte of the file stays."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ IMAGE = {
 
 
 def fixed(content: bytes) -> bytes:
-    """Return a notebook after its mechanical findings were mended."""
+    """Return a notebook after its mechanical findings were corrected."""
     return fix_script(content, "mine.ipynb", KERAS2).content
 
 
@@ -39,7 +39,7 @@ def jupyter(*cells: str, **written: Any) -> str:
     "written", [{}, {"indent": None}, {"indent": "\t", "ensure_ascii": True}, {"indent": 4, "sort_keys": True}]
 )
 def test_every_other_byte_stays(written: dict[str, Any]) -> None:
-    """In whatever format the file was written: the lines of the code that changed are the only difference."""
+    """The format of the file does not matter: only the changed lines of code differ."""
     wrong = jupyter(HVD, "print('ö')\nepochs = 3 // hvd.size()\nrun(epochs)", "model.save('m')\n", **written)
     right = wrong.replace("3 // hvd.size()", "3")
     old = next(line for line in right.replace(", ", ",\n").split("\n") if "model.save" in line)
@@ -78,7 +78,7 @@ def test_all_lines_of_a_cell_but_the_changed_one_keep_their_spelling() -> None:
 )  # fmt: skip
 @pytest.mark.parametrize("oldest", [False, True])
 def test_a_cell_may_be_one_text_or_a_list_of_lines(source: str, expected: str, oldest: bool) -> None:  # noqa: FBT001
-    """In format 3 too, whose cells lie in worksheets under another name."""
+    """This includes format 3, whose cells are in worksheets under another name."""
     wrong = f'{{"nbformat": 4, "cells": [{{"cell_type": "code", "source": {source}}}]}}'
     if oldest:
         wrong = wrong.replace('"nbformat": 4, "cells": [', '"nbformat":3,"worksheets":[{"cells":[').replace(
@@ -91,20 +91,22 @@ def test_a_cell_may_be_one_text_or_a_list_of_lines(source: str, expected: str, o
 def test_a_notebook_that_waits_outside_of_functions_is_mended_too() -> None:
     """IPython allows it, and a script may not have it."""
     content = notebook(f"await f()\n{HVD}", "x = 1\nfrom __future__ import division\nepochs = 3 // hvd.size()")
-    mended = fix_script(content, "mine.ipynb", KERAS2)
-    assert ["epochs_divided"] == [each.code for each in mended.findings]
+    corrected = fix_script(content, "mine.ipynb", KERAS2)
+    assert ["epochs_divided"] == [each.code for each in corrected.findings]
 
 
 def test_a_mistake_in_each_cell_is_mended_in_its_cell() -> None:
-    """As those of the same script are."""
+    """The same script has the same corrections."""
     wrong = spoilt(
         FIT, ("hvd.init()\n", ""), ("hvd.local_rank()", "hvd.rank()"), ("epochs=10", "epochs=10 // hvd.size()")
     )
     content = as_cells(wrong)
-    script, mended = fix_script(wrong.encode(), "mine.py", KERAS2), fix_script(content, "mine.ipynb", KERAS2)
-    assert [each.code for each in script.findings] == [each.code for each in mended.findings]
-    assert lint_script(mended.content, "mine.ipynb", KERAS2).is_clean
-    assert "\n\n".join(cell_texts(mended.content, "mine.ipynb").values()).split() == script.content.decode().split()
+    script, corrected = fix_script(wrong.encode(), "mine.py", KERAS2), fix_script(content, "mine.ipynb", KERAS2)
+    assert [each.code for each in script.findings] == [each.code for each in corrected.findings]
+    assert lint_script(corrected.content, "mine.ipynb", KERAS2).is_clean
+    assert (
+        "\n\n".join(cell_texts(corrected.content, "mine.ipynb").values()).split() == script.content.decode().split()
+    )
 
 
 @pytest.mark.parametrize(
@@ -121,7 +123,7 @@ def test_a_mistake_in_each_cell_is_mended_in_its_cell() -> None:
     ],
 )  # fmt: skip
 def test_lines_of_ipython_stay_as_they_are(cells: list[str], expected: list[str] | None) -> None:
-    """A finding on one is not mended, and neither is one in a cell whose lines end otherwise."""
+    """A finding on one is not corrected, and neither is one in a cell whose lines end otherwise."""
     content = notebook(*cells)
     after = fixed(content)
     assert (expected or cells) == list(cell_texts(after, "mine.ipynb").values())
@@ -135,14 +137,14 @@ def test_a_comment_without_effect_at_the_end_of_a_cell_is_taken_out() -> None:
 
 
 def test_a_byte_order_mark_stays() -> None:
-    """And so does an encoding other than UTF-8."""
+    """An encoding other than UTF-8 stays, too."""
     wrong = jupyter(HVD, "epochs = 3 // hvd.size()")
     for encoding in ("utf-8-sig", "utf-16"):
         assert wrong.replace("3 // hvd.size()", "3").encode(encoding) == fixed(wrong.encode(encoding))
 
 
 def test_a_notebook_without_mistakes_is_the_same_file() -> None:
-    """Not a byte of it is written otherwise, and a cell may be emptied."""
+    """Not a single byte differs, and a cell may become empty."""
     content = as_cells(FIT)
     assert content == fixed(content)
     emptied = with_cells(notebook("x = 1", "y = 2"), "mine.ipynb", {2: ""})
@@ -153,13 +155,13 @@ def test_a_notebook_without_mistakes_is_the_same_file() -> None:
     "content", [b"{", b"[]", b'{"nbformat": 4, "cells": {}}', b'{"nbformat": 4, "cells": [1]}' * 2]
 )
 def test_what_is_no_notebook_is_refused(content: bytes) -> None:
-    """As the lint refuses it."""
+    """The lint refuses it in the same way."""
     with pytest.raises(ScriptError, match="not a notebook"):
         fixed(content)
 
 
 def test_cells_that_are_none_and_keys_that_come_twice_are_left_as_they_are() -> None:
-    """As Python reads JSON, the last of two members counts; other tools wrote the rest."""
+    """Python's JSON reader uses the last of two equal members; other tools wrote the rest."""
     code = '{"source": "print(1)", "cell_type": "code", "source": ["import horovod.torch as hvd\\n", "hvd.rank()"]}'
     wrong = (
         f'{{"cells": 3, "nbformat": 4, "x": [{{"source": 1}}, "}}]"], "cells": [ 1 , null, [{{}}], {{}}, {code} ]}}'

@@ -348,7 +348,7 @@ def test_recipes_are_right_but_for_the_installed_keras(script: str) -> None:
 
 
 def test_a_recipe_is_clean_after_its_callbacks_were_mended() -> None:
-    """As the finding says it."""
+    """They are corrected as the finding says."""
     backends = "for each in callbacks:\n    each.backend = tf.keras.backend\nmodel.fit("
     changes = [("warmup_epochs=3,", "warmup_epochs=3, momentum_correction=False,"), ("model.fit(", backends)]
     assert ["data_sampled"] == found(spoilt(FIT, *changes), **KERAS2)

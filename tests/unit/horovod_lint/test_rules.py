@@ -78,7 +78,7 @@ def test_the_page_has_no_other_rules() -> None:
 
 @pytest.mark.parametrize("code", sorted(FIXABLE))
 def test_the_wrong_script_of_a_mechanical_rule_is_mended(code: RuleCode) -> None:
-    """As `landfall lint --fix` does it; the rule's finding is gone, and no other one came."""
+    """`landfall lint --fix` does the same; the rule's finding is gone, and there is no new one."""
     wrong = re.findall(r"^```python\n(.*?)^```", SECTIONS[code], re.MULTILINE | re.DOTALL)[0]
     fixed = fix_script(wrong.encode(), "example.py", machine_of(code))
     assert ([code], ()) == ([f.code for f in fixed.findings], linted(code, fixed.content.decode()).findings)

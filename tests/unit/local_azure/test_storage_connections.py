@@ -34,7 +34,7 @@ def test_a_connection_is_found_in_every_form(settings: dict[str, str], expected:
 
 
 def test_a_connection_that_is_not_there_is_named() -> None:
-    """With the settings that were looked at."""
+    """The error has the settings that were read."""
     with pytest.raises(
         StorageConnectionError, match="connection string in the setting Store, or URIs in Store__blob"
     ):

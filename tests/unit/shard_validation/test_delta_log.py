@@ -90,7 +90,7 @@ def cleaned(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_log_that_was_cleaned_up_is_read_from_its_checkpoint_on(cleaned: Path) -> None:
-    """As `deltalake` reads it; `_last_checkpoint` is not needed."""
+    """`deltalake` does the same; `_last_checkpoint` is not needed."""
     log = log_in(cleaned)
     assert ([2, 3, 4], None) == ([commit.version for commit in log.commits], log.problem)
     for version in (2, 3, 4):
@@ -182,14 +182,14 @@ def test_a_checkpoint_may_have_several_parts(cleaned: Path) -> None:
 def test_a_checkpoint_that_is_none_is_refused(
     make: Callable[[], bytes], problem: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever was written there."""
+    """Its content does not matter."""
     monkeypatch.setattr(delta_checkpoint, "MAX_ROWS", 2000)
     with pytest.raises(FileListError, match=f"{checkpoint(5)}: .*{problem}"):
         read_log({checkpoint(5): 1}, lambda _: make())
 
 
 def test_what_a_checkpoint_says_of_readers_is_refused_by_name() -> None:
-    """As in a commit; statistics may be columns."""
+    """The rules are those of a commit; statistics may be columns."""
     mapped = {"metaData": {"configuration": [("delta.columnMapping.mode", "name")]}}
     vector = added(deletionVector={"storageType": "u"})
     parsed = {"add": {"path": "b", "size": 1, "stats_parsed": {"numRecords": 7}}}
@@ -235,7 +235,7 @@ def test_only_rearranged_files_leave_the_records_as_they_were() -> None:
 
 
 def test_other_content_in_the_same_files_is_no_rearrangement() -> None:
-    """With the files of the closing before, the content of one was overwritten, which no commit states."""
+    """With the same files as in the previous closing, one was overwritten, which no commit states."""
     log = log_of([added()], [removed(), added("b.parquet")], [{"commitInfo": {}}])
     assert [True, True] == [log.next_after(after, lambda *_: False).changes_data for after in (1, 2)]
 
@@ -263,7 +263,7 @@ def test_a_commit_that_is_missing_is_named() -> None:
     ],
 )
 def test_what_readers_would_have_to_do_is_refused_by_name(actions: list[Any], problem: str) -> None:
-    """As long as it lasts: a later commit may take it back."""
+    """A later commit may remove the requirement."""
     taken_back = [
         removed(),
         {"protocol": {"minReaderVersion": 3, "readerFeatures": ["deletionVectors", "columnMapping"]}},
@@ -293,7 +293,7 @@ def test_what_readers_would_have_to_do_is_refused_by_name(actions: list[Any], pr
     ],
 )
 def test_a_log_that_is_none_is_refused_with_its_line(content: bytes, problem: str) -> None:
-    """Whatever was written there."""
+    """Its content does not matter."""
     with pytest.raises(FileListError, match=r"_delta_log/0{20}\.json: ") as refused:
         log_of(content)
     assert problem in str(refused.value)
@@ -307,6 +307,6 @@ def test_statistics_may_be_missing_or_broken() -> None:
 
 @pytest.mark.parametrize("sizes", [[MAX_LOG_BYTES, 1], [0] * (MAX_COMMITS + 1)])
 def test_a_log_that_is_too_large_is_refused_before_it_is_read(sizes: list[int]) -> None:
-    """By what storage says of its files."""
+    """Storage states the sizes of its files."""
     with pytest.raises(FileListError, match="without a checkpoint"):
         read_log({name(number): size for number, size in enumerate(sizes)}, lambda _: pytest.fail("was read"))

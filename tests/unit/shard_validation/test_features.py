@@ -215,5 +215,5 @@ def test_large_sound_payloads() -> None:
 
 
 def test_records_are_counted_without_features() -> None:
-    """Without features payloads may be anything: only integrity is checked."""
+    """Any payload is accepted without features: only integrity is checked."""
     assert verdict_on(framed([b"anything"])).accepted

@@ -27,7 +27,7 @@ SHA, MD5 = "ab" * 32, "cd" * 16
     ],
 )
 def test_sums_are_read_as_coreutils_writes_them(line: str, name: str) -> None:
-    """In text and binary mode, with --tag, and from find."""
+    """The formats are text and binary mode, --tag, and the names of find."""
     stated = read_file_list("SHA256SUMS", line.encode())
     assert {name: {"sha256": SHA}} == {key: file.checksums for key, file in stated.files.items()}
 
@@ -132,7 +132,7 @@ def test_the_list_of_tensorflow_datasets_is_read() -> None:
 
 
 def test_the_list_of_landfall_pack_is_read() -> None:
-    """With sizes, counts and CRC32C."""
+    """It has sizes, counts and CRC32C."""
     shard = {"name": "train-00000-of-00001.tfrecord", "num_records": 3, "size_bytes": 70, "crc32c": "0000BEEF"}
     members = {"format_version": 1, "splits": {"train": {"num_records": 3, "shards": [shard]}}}
     (file,) = read_file_list("dataset.json", json.dumps(members).encode()).files.values()
@@ -180,13 +180,13 @@ def test_the_list_of_landfall_pack_is_read() -> None:
     ],
 )
 def test_what_a_json_list_may_not_say_is_refused(name: str, content: bytes, message: str) -> None:
-    """Whatever its structure is."""
+    """Any structure may be wrong."""
     with pytest.raises(FileListError, match=re.escape(message)):
         read_file_list(name, content)
 
 
 def test_lists_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In bytes and in names."""
+    """The limits are a number of bytes and of names."""
     monkeypatch.setattr(file_lists, "MAX_LIST_BYTES", 200)
     with pytest.raises(FileListError, match="more than 0 MiB"):
         read_file_list("SHA256SUMS", b"a" * 201)
@@ -196,6 +196,6 @@ def test_lists_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_name_says_which_checksums_to_take() -> None:
-    """Before the list is there."""
+    """This is known before the list exists."""
     names = ("SHA256SUMS", "sha256sums.txt", "MD5SUMS", "files.csv", "dataset.json", "dataset_info.json")
     assert [("sha256",), ("sha256",), ("md5",), ("sha256", "md5"), (), ()] == [list_checksums(name) for name in names]

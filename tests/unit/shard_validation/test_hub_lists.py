@@ -43,7 +43,7 @@ def splits(stated: FileList, *names: str) -> dict[str, str | None]:
     ],
 )  # fmt: skip
 def test_data_files_say_which_files_are_of_which_split(data_files: str, found: dict[str, str] | None) -> None:
-    """In each form that the Hub allows; a star stays within a folder. No file is in two splits."""
+    """All forms of the Hub are read; a star stays within a folder. No file is in two splits."""
     stated = readme(f"{SPLITS}configs:\n- config_name: default\n  data_files: {data_files}")
     if found is None:
         with pytest.raises(FileListError, match="is in data_files of split train and in data_files of split test"):
@@ -67,7 +67,7 @@ def test_without_data_files_the_conventions_of_the_hub_say_it(names: tuple[str, 
 
 
 def test_a_folder_of_the_config_is_the_base_of_its_paths() -> None:
-    """With and without data_files."""
+    """This holds with and without data_files."""
     for data_files, name in (("", "en/train.parquet"), ("  data_files: tr*\n", "en/train.parquet")):
         stated = readme(f"{SPLITS}configs:\n- config_name: en\n  data_dir: ./en/\n{data_files}")
         assert {name: "train"} == splits(stated, name, "de/train.parquet")
@@ -89,7 +89,7 @@ def test_one_config_is_chosen() -> None:
 
 
 def test_a_total_that_does_not_hold_is_named_with_what_to_do() -> None:
-    """Also where none is stated, unless each file is named."""
+    """This includes a missing total, unless each file is named."""
     stated, named = readme(SPLITS), readme("configs: [{config_name: a, data_files: a.parquet}]")
     assert (None, None) == (stated.wrong_total("train", 30), named.wrong_total("train", 29))
     assert "expected 30 records (num_examples), got 29 in its files; upload" in str(stated.wrong_total("train", 29))

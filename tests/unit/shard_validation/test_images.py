@@ -127,7 +127,7 @@ def test_corrupt_png_data() -> None:
 
 
 def test_sample() -> None:
-    """With `sample` the first record and every n-th after it are decoded, and no others."""
+    """The option `sample` decodes the first record and every n-th after it, and no others."""
     whole = image_bytes("JPEG", (200, 200))
     cut = whole[: whole.index(b"\xff\xda")] + b"\xff\xd9"
     policy = ImagePolicy(decode="sample", sample_every=3)

@@ -121,7 +121,7 @@ HASHED = replace(REQUIREMENTS, digests=("sha256", "md5"))
 
 @pytest.mark.parametrize("content", [SHARD, gzip.compress(SHARD), SHARD[:-3], b"<html>" * 100])
 def test_digests_are_taken_in_the_same_pass(content: bytes) -> None:
-    """Whatever the content is; the other findings are the same."""
+    """The content does not matter; the other findings are the same."""
     source = BytesSource(content, chunk_bytes=50)
     verdict = validate_shard(source, HASHED)
     expected = {name: hashlib.new(name, content).hexdigest() for name in HASHED.digests}

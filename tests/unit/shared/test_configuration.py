@@ -149,7 +149,7 @@ def test_an_image_that_could_not_be_decoded_or_fed_to_the_model_is_found(
     ],
 )
 def test_images_of_any_size_are_resized(members: dict[str, Any]) -> None:
-    """With the size of the model's input in the options."""
+    """The options have the size of the model's input."""
     options = TrainingOptions(image_height=8, image_width=8, image_channels=members.get("shape", (1,))[-1])
     assert [] == mistakes(options, features=image(**members), splits=("train", "validation"), world_size=2)
 

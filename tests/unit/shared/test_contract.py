@@ -41,7 +41,7 @@ def test_what_both_sides_agree_on_changes_with_its_version() -> None:
 
 @pytest.mark.parametrize(("spoken", "version"), [((1,), "c1-0a"), ((1, 2, 30), "c1.2.30-0a")])
 def test_a_code_asset_says_what_it_speaks(spoken: tuple[int, ...], version: str) -> None:
-    """In its version, which is part of an app setting."""
+    """The contract is in its version, which is part of an app setting."""
     assert (version, spoken) == (asset_version("0a", spoken), spoken_by(ID + version))
 
 
@@ -56,7 +56,7 @@ def test_code_that_was_published_before_speaks_the_first_version(version: str) -
     [((1,), (1,), True), ((1, 2), (1,), True), ((2,), (2, 3), True), ((2,), (1,), False), ((1,), (2, 3), False)],
 )
 def test_one_version_in_common_is_enough(app: tuple[int, ...], code: tuple[int, ...], fits: bool) -> None:  # noqa: FBT001
-    """So that the next release can still use what is published, and the other way round."""
+    """The next release can therefore use what is published, and the other way round."""
     problem = mismatch(ID + asset_version("0a", code), app)
     assert fits == (problem is None)
     if problem:

@@ -101,5 +101,5 @@ def test_all_mistakes_are_reported_at_once() -> None:
 
 @pytest.mark.parametrize(("text", "expected"), [("", ()), ("30", (30.0,)), ("0.5, 60,80", (0.5, 60.0, 80.0))])
 def test_numbers_stand_between_commas(text: str, expected: tuple[float, ...]) -> None:
-    """As flags have no lists."""
+    """Flags have no lists."""
     assert expected == numbers(text)

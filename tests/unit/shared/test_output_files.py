@@ -51,7 +51,7 @@ def test_a_folder_is_copied_with_all_below_it(tmp_path: Path) -> None:
 
 
 def test_a_file_of_an_earlier_training_is_replaced(tmp_path: Path) -> None:
-    """By deleting it first: no file is overwritten."""
+    """The old file is deleted first, because no file is overwritten."""
     for content in (b"first", b"second"):
         put_bytes(content, tmp_path / "a")
     assert b"second" == read_bytes(tmp_path / "a", 100)
@@ -61,7 +61,7 @@ def test_a_file_of_an_earlier_training_is_replaced(tmp_path: Path) -> None:
 def test_storage_that_fails_for_a_moment_is_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pauses: list[float], times: int
 ) -> None:
-    """With pauses that grow, and without a trace of the torn tries."""
+    """The pauses grow, and failed attempts leave no trace."""
     (tmp_path / "source").write_bytes(b"whole")
     Failing(monkeypatch, times)
     put_file(tmp_path / "source", tmp_path / "a")
@@ -73,7 +73,7 @@ def test_storage_that_fails_for_a_moment_is_tried_again(
 def test_storage_that_goes_on_failing_is_an_error_that_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pauses: list[float]
 ) -> None:
-    """With file, cause and number of tries; nothing torn is left."""
+    """The error has the file, the cause and the number of attempts; no partial file is left."""
     Failing(monkeypatch, 99)
     with pytest.raises(OutputFileError, match=r"/a cannot be written: Input/output error, 5 times in 3 s. Look at"):
         put_bytes(b"x", tmp_path / "a")

@@ -36,7 +36,7 @@ def test_a_garbled_line_is_none(text: str) -> None:
 
 
 def test_names_are_bounded() -> None:
-    """However many and long they are."""
+    """Their number and length do not matter."""
     place = parse_rank_place(
         f'{RANK_PREFIX}{{"rank": 0, "world_size": 1, "node": 0, "host": "{"h" * 999}", "met": {[1] * 999}}}'
     )

@@ -43,7 +43,7 @@ def test_secrets_become_three_dots(text: str, shown: str) -> None:
 def test_a_signature_is_never_printed(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, arguments: list[str]
 ) -> None:
-    """However a URL is mistyped or misplaced."""
+    """The URL may be mistyped or misplaced in any way."""
     monkeypatch.setattr("cli.validate.inputs.RETRY_BACKOFF_S", 0)
     status, out, err = landfall(capsys, *arguments)
     assert (True, False) == (status in {1, 2}, "SECRET" in out + err)

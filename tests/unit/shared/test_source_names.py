@@ -25,7 +25,7 @@ def stated(**members: Any) -> bytes:
 
 
 def test_the_names_of_a_shard_are_read() -> None:
-    """In the order of its records."""
+    """They have the order of its records."""
     assert ["a/1.png", "a/2.png"] == read_sources(stated(), shard=SHARD, crc32c=CRC)
 
 
@@ -48,7 +48,7 @@ def test_the_names_of_a_shard_are_read() -> None:
     ids=range(12),
 )
 def test_a_file_that_does_not_know_the_content_has_no_names(content: bytes) -> None:
-    """Nor has one that is damaged, hostile or too large."""
+    """The same holds for a file that is damaged, hostile or too large."""
     assert [] == read_sources(content, shard=SHARD, crc32c=CRC)
 
 

@@ -124,7 +124,7 @@ def test_an_audit_that_fails_otherwise_is_not_skipped(tmp_path: Path, database: 
 
 
 def test_every_lock_is_audited() -> None:
-    """Whatever states versions of what is installed."""
+    """A lock is any file with the versions of installed packages."""
     tracked = {file.path for file in tracked_files()[0]}
     locks = {path for path in tracked if Path(path).name.startswith("constraints")}
     assert (set(), set()) == (locks - set(security.LOCKS), set(security.LOCKS) - tracked)

@@ -124,7 +124,7 @@ def test_programs_that_are_missing_are_named(
 def test_what_horovod_lacks_is_named(
     check: ModuleType, monkeypatch: pytest.MonkeyPatch, status: int, said: str, problems: list[str]
 ) -> None:
-    """Also where the program itself fails."""
+    """This holds even if the program itself fails."""
     monkeypatch.setattr(check, "_run", lambda *_, **__: (status, said))
     assert problems == list(check.unbuilt("gpu"))
 

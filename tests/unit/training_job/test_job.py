@@ -77,7 +77,7 @@ def test_a_synthetic_manifest_keeps_its_fingerprint(tmp_path: Path) -> None:
 
 
 def test_a_missing_shard_is_named(closed_version: ClosedVersion, tmp_path: Path) -> None:
-    """With the folder it was looked for in."""
+    """The error names the folder that was searched."""
     with pytest.raises(
         DataChangedError,
         match=r"nowhere/train-00000-of-00003\.tfrecord does not exist; the manifest lists it with \d+ bytes",

@@ -134,7 +134,7 @@ def test_what_horovod_connected_counts(world_size: int, num_nodes: int, seen: st
 
 
 def test_one_rank_without_a_gpu_is_one_too_many() -> None:
-    """Where GPUs are paid for; a size without GPUs expects none."""
+    """This applies if GPUs are paid for; a size without GPUs expects none."""
     with pytest.raises(MissingResourcesError, match=r"^Expected a GPU for each of 8 ranks; TensorFlow has one on 7"):
         check_devices(EIGHT, 7, 8)
     check_devices(EIGHT, 8, 8)
@@ -156,7 +156,7 @@ def test_one_rank_without_a_gpu_is_one_too_many() -> None:
 def test_a_simulated_gpu_is_for_each_rank_of_a_node(
     launcher: pytest.MonkeyPatch, variables: Mapping[str, str], expected: str | None
 ) -> None:
-    """Only the emulator states them; ranks of a node that is a host are those that the launcher counts."""
+    """Only the emulator declares them; the launcher counts the ranks of a node that is a host."""
     for name, value in variables.items():
         launcher.setenv(name, value)
     assert expected == simulated_device()
@@ -194,7 +194,7 @@ LAUNCHED = {SIZE: "8", LOCAL_SIZE: "4"}
 
 @pytest.mark.parametrize("pass_paths", [True, False])
 def test_a_script_runs_in_the_checked_process_with_its_paths(tmp_path: Path, *, pass_paths: bool) -> None:
-    """As flags and variables, or as variables alone, and what the pipeline adds. Its exit code stays."""
+    """The paths are flags and variables, or variables only, plus the pipeline's settings. The exit code is kept."""
     arguments = replace(OWN, pass_paths=pass_paths)
     pid, code, output, errors = check_script(tmp_path, arguments, LAUNCHED, played_gpus=4)
     paths = ["--data", "d", "--manifest", "m", "--output", "o", "--checkpoint", "c", "--report", "r/report.json"]
@@ -205,7 +205,7 @@ def test_a_script_runs_in_the_checked_process_with_its_paths(tmp_path: Path, *, 
 
 @pytest.mark.parametrize("pass_paths", [True, False])
 def test_a_script_gets_the_folder_of_the_files_that_its_pipeline_brings(*, pass_paths: bool) -> None:
-    """As a flag after the paths where it gets those; its own arguments keep their words, also such ones."""
+    """The flag follows the paths if it gets those; its own arguments stay unchanged, even similar ones."""
     own = replace(OWN, arguments=("--files", "mine"), files="/mnt/f", pass_paths=pass_paths)
     read = ScriptArguments.from_argv(shlex.split(own.to_command("mine.py"))[4:])
     assert (own, "/mnt/f") == (read, read.environment()["LANDFALL_FILES"])
@@ -225,7 +225,7 @@ def test_a_script_gets_the_folder_of_the_files_that_its_pipeline_brings(*, pass_
     ],
 )
 def test_only_the_root_gets_the_outputs_of_the_job(tmp_path: Path, variables: dict[str, str]) -> None:
-    """Whatever launcher started it, another rank writes to its own disk; it shares data and checkpoints."""
+    """With any launcher, other ranks write to their own disks; they share data and checkpoints."""
     _, _, output, errors = check_script(tmp_path, OWN, {**variables, "TMPDIR": str(tmp_path)}, played_gpus=4)
     _, words, paths = json.loads(output or "null")
     own, report = Path(paths["LANDFALL_OUTPUT"]), Path(paths["LANDFALL_REPORT"])
@@ -265,7 +265,7 @@ def test_a_script_does_not_start_without_a_gpu_for_each_rank_of_its_node(tmp_pat
 def test_tensorflow_is_not_loaded_where_nothing_has_to_be_counted(
     tmp_path: Path, device: str, variables: dict[str, str]
 ) -> None:
-    """On a size without GPUs, on the twin, and in all ranks of a node but the first."""
+    """The cases are a size without GPUs, the twin, and all ranks of a node except the first."""
     arguments = replace(OWN, expected_device=device)  # type: ignore[arg-type]
     _, code, _, errors = check_script(tmp_path, arguments, variables)
     assert (7, "") == (code, errors)

@@ -47,7 +47,7 @@ def test_what_the_caller_has_set_is_left_alone() -> None:
 
 
 def test_where_cores_carry_the_exchange_it_is_cut_to_their_cache(tmp_path: Path) -> None:
-    """Where NVIDIA's driver is, Horovod's own sizes and times stay: they are made for it."""
+    """With NVIDIA's driver, Horovod's own sizes and times stay, because they are made for it."""
     on_cpus: dict[str, str] = {}
     on_gpus: dict[str, str] = {}
     driver = tmp_path / "version"
@@ -92,7 +92,7 @@ def test_without_a_launcher_a_process_is_a_world_of_one(monkeypatch: pytest.Monk
 
 
 def test_the_launcher_and_azure_ml_say_who_this_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before MPI is loaded."""
+    """This is known before MPI is loaded."""
     monkeypatch.setenv("OMPI_COMM_WORLD_RANK", "3")
     monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "4")
     monkeypatch.setenv("AZUREML_RUN_ID", "run")
@@ -120,14 +120,14 @@ def test_the_launcher_and_azure_ml_say_who_this_is(monkeypatch: pytest.MonkeyPat
 def test_each_launcher_says_it_in_its_own_words(
     monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], expected: Launched
 ) -> None:
-    """As Azure ML sets them; Open MPI's go first, as a container may have others from elsewhere."""
+    """Azure ML sets them; Open MPI's have priority, because a container may contain others."""
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     assert expected == launched()
 
 
 def test_ranks_of_one_node_share_its_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And each has one at least."""
+    """Each rank has at least one core."""
     monkeypatch.setenv("OMPI_COMM_WORLD_LOCAL_SIZE", "1000")
     assert 1 == threads_per_rank()
 
@@ -176,7 +176,7 @@ def arenas(limit: str, **environment: str) -> int:
 
 
 def test_threads_share_the_arenas_there_are() -> None:
-    """Without a limit the six threads and the main one have an arena each."""
+    """Without a limit, the six threads and the main one would each have an arena."""
     assert (7, 2, 1) == (arenas("none"), arenas("2"), arenas("1"))
 
 

@@ -26,7 +26,7 @@ def batch(world_size: int = 2, per_process: int = 4, num_lanes: int | None = Non
 
 @given(st.lists(st.integers(0, 40), min_size=1, max_size=9), st.integers(1, 12))
 def test_lanes_hold_every_record_once_and_differ_by_one(sizes: list[int], num_lanes: int) -> None:
-    """Whatever the shards' sizes, also with more lanes than shards."""
+    """The sizes of the shards do not matter, and there may be more lanes than shards."""
     lanes = cut_lanes(shards(*sizes), num_lanes)
     records = [(part.shard, i) for lane in lanes for part in lane for i in range(part.start, part.stop)]
     assert [(f"s{s}", i) for s, size in enumerate(sizes) for i in range(size)] == records

@@ -8,7 +8,7 @@ from training_job.schedule import RateSchedule, Rules, Standing, after_epoch
 
 
 def test_without_options_the_rate_is_constant() -> None:
-    """As stated, from the first step to the last."""
+    """It is the stated rate, from the first step to the last."""
     schedule = RateSchedule(base=0.1, scale=1, epochs=90)
     assert [0.1, 0.1, 0.1] == [schedule.rate(epoch) for epoch in (0, 45, 90)]
 
@@ -64,7 +64,7 @@ def test_early_stopping_waits_as_many_epochs_as_its_patience() -> None:
 
 
 def test_a_patience_of_zero_waits_for_ever() -> None:
-    """Neither stops nor lowers the rate."""
+    """It neither stops the training nor lowers the rate."""
     last = follow(Rules(monitor="val_loss"), [1.0] * 50)[-1]
     assert (False, 1.0) == (last.stopped, last.rate_factor)
 

@@ -1,4 +1,4 @@
-"""One emulator for all tests that do not stop it, the real client pointed at it, and its storage."""
+"""One emulator for all tests that do not stop it, with the real client and its storage."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ NAMES = (f"job-{number}" for number in itertools.count())
 
 
 def a_job(command: str = "echo done", **options: Any) -> Command:
-    """A command job on the registered environment, with a name of its own."""
+    """Return a command job in the registered environment, with its own name."""
     from azure.ai.ml import command as make
 
     environment = f"{WORKSPACE_ID}/environments/plain/versions/1"
@@ -35,7 +35,7 @@ def submit(client: MLClient, job: Command) -> str:
 
 
 def test_submitting_with_registered_ids_is_exactly_one_put(client: MLClient, emulator: AzureMl) -> None:
-    """Nothing is looked up or uploaded on the way when environment and compute are ids."""
+    """With ids for environment and compute, nothing is looked up or uploaded."""
     before = len(emulator.calls())
     name = submit(client, a_job())
     calls = [(call["method"], call["path"], call["status"]) for call in emulator.calls()[before:]]
@@ -59,7 +59,7 @@ def test_a_missing_job_is_a_404(client: MLClient) -> None:
 
 
 def test_jobs_are_listed_newest_first(client: MLClient) -> None:
-    """`jobs.list` sees every job."""
+    """`jobs.list` returns every job."""
     first, second = submit(client, a_job()), submit(client, a_job())
     listed = [job.name for job in client.jobs.list()]
     assert listed.index(second) < listed.index(first)
@@ -94,7 +94,7 @@ def test_canceling_ends_the_job(client: MLClient, emulator: AzureMl) -> None:
 
 
 def test_canceling_a_queued_job_needs_no_node(client: MLClient, emulator: AzureMl) -> None:
-    """A run that waits for nodes leaves the queue."""
+    """It is removed from the queue."""
     holder = submit(client, a_job("sleep 300", instance_count=4))
     emulator.await_status(holder, "Running")
     waiting = submit(client, a_job())
@@ -113,7 +113,7 @@ def test_canceling_an_ended_job_changes_nothing(client: MLClient, emulator: Azur
 
 
 def test_the_time_limit_cancels(client: MLClient, emulator: AzureMl) -> None:
-    """`limits.timeout` ends a run as Canceled, and a warning says why."""
+    """`limits.timeout` ends a run as Canceled, with a warning that says why."""
     job = a_job("sleep 300")
     job.set_limits(timeout=1)
     name = submit(client, job)
@@ -123,7 +123,7 @@ def test_the_time_limit_cancels(client: MLClient, emulator: AzureMl) -> None:
 
 
 def test_the_same_job_again_is_the_same_job(client: MLClient, emulator: AzureMl) -> None:
-    """A repeated PUT of the same content meets the first job, and its tags merge."""
+    """A repeated PUT of the same content finds the first job, and the tags are merged."""
     name = submit(client, a_job("echo once", tags={"a": "1"}))
     emulator.await_status(name, "Completed")
     again = client.jobs.create_or_update(a_job("echo once", name=name, tags={"b": "2"}), skip_validation=True)
@@ -145,7 +145,7 @@ def test_a_changed_job_under_an_existing_name_is_refused(client: MLClient) -> No
 
 
 def test_states_are_walked_in_the_service_s_order(client: MLClient, emulator: AzureMl) -> None:
-    """A job that waits for its nodes and runs a while is seen in every lasting state, in order."""
+    """A job that waits for nodes and runs for a while passes all lasting states in order."""
     name = submit(client, a_job("sleep 1", instance_count=3))
     seen: list[str] = []
 

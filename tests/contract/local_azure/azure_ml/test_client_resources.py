@@ -28,13 +28,13 @@ pytestmark = [pytest.mark.azurite, pytest.mark.xdist_group("azure_ml")]
 
 
 def wanted(name: str, *sizes: str) -> WantedCluster:
-    """A cluster of low priority, with sizes in order of preference, for jobs of two nodes."""
+    """A low-priority cluster with sizes in order of preference, for jobs of two nodes."""
     cluster = Cluster(sizes=tuple(ClusterSize(vm_size=one, processes_per_node=1) for one in sizes), priority="low")
     return WantedCluster(name=name, cluster=cluster, needed_nodes=2, identity=IDENTITY)
 
 
 def test_a_cluster_is_created_and_read(client: MLClient) -> None:
-    """`compute.begin_create_or_update` polls to success, and `compute.get` returns the same."""
+    """`compute.begin_create_or_update` polls until it succeeds, and `compute.get` returns the same."""
     from azure.ai.ml.entities import AmlCompute
 
     wanted = AmlCompute(
@@ -51,7 +51,7 @@ def test_a_cluster_is_created_and_read(client: MLClient) -> None:
 
 
 def test_an_examined_cluster_says_what_does_not_fit_and_the_command(client: MLClient) -> None:
-    """As `landfall doctor` asks for it: nothing is created or changed."""
+    """`landfall doctor` runs this check: nothing is created or changed."""
     cluster, workspace = wanted("examined", "Standard_ND96asr_v4"), AzureMlWorkspace(client)
     assert [("the workspace does not have it", "azd provision")] == workspace.examine(cluster)
     workspace.ensure_cluster(cluster)
@@ -63,7 +63,7 @@ def test_an_examined_cluster_says_what_does_not_fit_and_the_command(client: MLCl
 
 
 def test_publishing_creates_a_cluster_with_its_identity_and_then_leaves_it_alone(client: MLClient) -> None:
-    """It has the first size that the region has, scales from zero, has no SSH, and stays as it is."""
+    """It has the first available size, scales from zero, has no SSH, and is not changed later."""
     cluster = wanted("published", "Standard_NC24rs_v3", "Standard_ND96asr_v4", "Standard_ND96isr_H100_v5")
     workspace = AzureMlWorkspace(client)
     with pytest.raises(CliError, match="pass --cluster-identity with the ARM id"):
@@ -112,7 +112,7 @@ def test_publishing_creates_a_cluster_with_its_identity_and_then_leaves_it_alone
 def test_publishing_names_what_does_not_fit_and_the_command(
     client: MLClient, cluster: WantedCluster, said: str
 ) -> None:
-    """A cluster of another size or priority, without an identity or too small is not taken as it is, nor changed."""
+    """A cluster of another size or priority, without an identity or too small is refused and not changed."""
     from azure.ai.ml.entities import AmlCompute
 
     small = AmlCompute(name="misfit", size="Standard_NC24ads_A100_v4", max_instances=3)
@@ -140,7 +140,7 @@ def test_a_retired_or_unknown_size_is_refused_in_azure_s_words(client: MLClient,
     ("size", "tier"), [("Standard_ND96asr_v4", "dedicated"), ("Standard_NC24ads_A100_v4", "low_priority")]
 )
 def test_size_and_priority_of_a_cluster_cannot_be_changed(client: MLClient, size: str, tier: str) -> None:
-    """They need a new cluster; its bounds can be changed."""
+    """They need a new cluster; only its bounds can be changed."""
     from azure.ai.ml.entities import AmlCompute
     from azure.core.exceptions import HttpResponseError
 
@@ -153,7 +153,7 @@ def test_size_and_priority_of_a_cluster_cannot_be_changed(client: MLClient, size
 
 
 def test_a_cluster_gets_no_size_that_the_region_lacks(client: MLClient) -> None:
-    """Nothing is created; the message says why, and which sizes it could have."""
+    """Nothing is created; the message says why, and which sizes are available."""
     from azure.core.exceptions import ResourceNotFoundError
 
     with pytest.raises(CliError) as refused:
@@ -170,7 +170,7 @@ def test_a_cluster_gets_no_size_that_the_region_lacks(client: MLClient) -> None:
 
 
 def test_sizes_and_quotas_of_the_region_are_read(client: MLClient) -> None:
-    """As the client reports them, whose own members it leaves unset."""
+    """The client reports them, with its own members left unset."""
     region = AzureMlWorkspace(client).region()
     size = OfferedSize(vcpus=96, family="standardNDASRv4Family", low_priority=True)
     assert ("westeurope", size) == (region.name, region.sizes["standard_nd96asr_v4"])
@@ -187,7 +187,7 @@ def test_a_missing_cluster_is_a_404(client: MLClient) -> None:
 
 
 def test_clusters_are_listed(client: MLClient) -> None:
-    """`compute.list` sees the cluster of the tests."""
+    """`compute.list` returns the cluster of the tests."""
     assert "cluster" in [compute.name for compute in client.compute.list()]
 
 
@@ -214,7 +214,7 @@ def test_a_version_s_image_never_changes(client: MLClient) -> None:
 
 
 def test_publishing_refuses_another_image_for_a_version(client: MLClient) -> None:
-    """The deployment's settings name the version before its image is built; jobs must not get an earlier image."""
+    """The deployment's settings name the version before its image is built; jobs must not use an earlier image."""
     workspace, first = AzureMlWorkspace(client), f"r.azurecr.io/i@sha256:{'1' * 64}"
     made = [workspace.ensure_environment("published", "1", image=first) for _ in range(2)]
     assert [True, False] == made
@@ -223,7 +223,7 @@ def test_publishing_refuses_another_image_for_a_version(client: MLClient) -> Non
 
 
 def test_packages_are_registered_as_a_conda_file(client: MLClient) -> None:
-    """On the image; the service gets YAML."""
+    """They are added to the image; the service receives YAML."""
     listed = ["python=3.11", {"pip": ["numpy==2.0.2"]}]
     AzureMlWorkspace(client).ensure_environment(
         "packages", "1", image=f"i@sha256:{'1' * 64}", conda_file=json.dumps({"name": "x", "dependencies": listed})
@@ -236,7 +236,7 @@ def test_packages_are_registered_as_a_conda_file(client: MLClient) -> None:
 def test_files_are_uploaded_once_and_a_job_reads_them(
     client: MLClient, emulator: AzureMl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the identity of this machine, in blocks; the job's input names the asset, and is read-only."""
+    """They are uploaded with this machine's identity, in blocks; the job's input names the asset read-only."""
     from azure.ai.ml import Input, command
 
     monkeypatch.setenv("LANDFALL_WORKSPACE_BLOB_URI", f"{emulator.url}/blob/{HOST_ACCOUNT}")
@@ -283,7 +283,7 @@ def test_files_are_uploaded_once_and_a_job_reads_them(
 def test_data_that_the_service_would_not_take_are_refused(
     emulator: AzureMl, version: str, body: dict[str, str], words: str
 ) -> None:
-    """A version's place is fixed, and must exist."""
+    """A version's path is fixed, and must exist."""
     place = {"dataType": "uri_folder", "dataUri": "azureml://datastores/workspaceblobstore/paths/x/"}
     emulator.put("data/fixed/versions/1", {"properties": place}).raise_for_status()
     refused = emulator.put(f"data/fixed/versions/{version}", {"properties": body})
@@ -291,14 +291,14 @@ def test_data_that_the_service_would_not_take_are_refused(
 
 
 def test_a_job_with_data_that_do_not_exist_is_refused(emulator: AzureMl) -> None:
-    """Before a node is started."""
+    """It is refused before a node starts."""
     files = {"jobInputType": "uri_folder", "uri": f"{WORKSPACE_ID}/data/absent/versions/1", "mode": "ReadOnlyMount"}
     refused = emulator.put("jobs/reads-nothing", command_job("echo ok", inputs={"files": files}))
     assert (400, True) == (refused.status_code, "Could not find data" in refused.text)
 
 
 def code_asset(folder: Path) -> Code:
-    """A code asset of one folder with one file, under a name of its own."""
+    """Return a code asset with one file, under its own name."""
     from azure.ai.ml.entities._assets import Code
 
     (folder / "src").mkdir(exist_ok=True)
@@ -307,7 +307,7 @@ def code_asset(folder: Path) -> Code:
 
 
 def test_code_is_uploaded_and_runs(client: MLClient, emulator: AzureMl, tmp_path: Path) -> None:
-    """Code goes to the storage emulator through a pending upload, and a job finds it in its working directory."""
+    """The code is uploaded to the storage emulator, and a job finds it in its working directory."""
     code = client._code.create_or_update(code_asset(tmp_path))
     emulator.put("jobs/runs-code", command_job("python say.py", codeId=code.id)).raise_for_status()
     emulator.await_status("runs-code", "Completed")
@@ -316,7 +316,7 @@ def test_code_is_uploaded_and_runs(client: MLClient, emulator: AzureMl, tmp_path
 
 
 def test_the_same_code_is_uploaded_once(client: MLClient, emulator: AzureMl, tmp_path: Path) -> None:
-    """The client asks by content hash first, under any name, and then reuses what it finds."""
+    """The client first looks for the content hash, under any name, and reuses what it finds."""
     (tmp_path / "src").mkdir()
     (tmp_path / "src" / "unique.txt").write_text(str(uuid.uuid4()))
     first = client._code.create_or_update(code_asset(tmp_path))
@@ -355,7 +355,7 @@ def test_a_model_gets_the_requested_version(client: MLClient, emulator: AzureMl)
 
 
 def test_a_model_without_a_version_gets_the_next(client: MLClient, emulator: AzureMl) -> None:
-    """Versions that are numbers count on."""
+    """Numeric versions are counted up."""
     from azure.ai.ml.entities import Model
 
     outputs = {"model": {"jobOutputType": "custom_model", "mode": "ReadWriteMount"}}
@@ -369,7 +369,7 @@ def test_a_model_without_a_version_gets_the_next(client: MLClient, emulator: Azu
 
 
 def test_a_model_of_a_job_that_does_not_exist_is_refused(client: MLClient) -> None:
-    """The service registers no model without a source."""
+    """The service registers no model without an existing source."""
     from azure.ai.ml.entities import Model
     from azure.core.exceptions import HttpResponseError
 
@@ -385,7 +385,7 @@ def test_the_workspace_describes_itself(client: MLClient) -> None:
 
 @pytest.mark.filterwarnings("ignore::marshmallow.warnings.RemovedInMarshmallow4Warning")
 def test_a_job_may_bring_its_code_along(client: MLClient, emulator: AzureMl, tmp_path: Path) -> None:
-    """`code=` and an inline environment upload and register both on the way, as users of the SDK know it."""
+    """`code=` and an inline environment are uploaded and registered, as users of the SDK expect."""
     from azure.ai.ml import command
     from azure.ai.ml.entities import Environment
 

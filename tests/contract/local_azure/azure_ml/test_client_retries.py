@@ -1,4 +1,4 @@
-"""Scripted faults hit the real client, whose retries meet the same job."""
+"""Scripted faults hit the real client, whose retries find the same job."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def statuses_of_puts(emulator: AzureMl, name: str) -> list[int]:
 def test_a_fault_is_retried_into_one_job(
     client: MLClient, emulator: AzureMl, name: str, do: dict[str, Any], expected: list[int]
 ) -> None:
-    """The client repeats the PUT; whether the effect had happened before shows in 200 against 201."""
+    """The client repeats the PUT; status 200 instead of 201 shows that the first one took effect."""
     emulator.twin("POST", "faults", {"match": {"method": "PUT", "path": f"/jobs/{name}"}, "do": do})
     submit(client, a_job(name=name))
     assert (expected, 0) == (statuses_of_puts(emulator, name), emulator.twin("GET", "faults")["pending"])
 
 
 def test_an_answer_that_comes_too_late_leaves_a_job(emulator: AzureMl) -> None:
-    """A time-out's outcome is unknown to the caller: here the job exists although the client gave up."""
+    """The caller cannot know the outcome of a time-out: here the job exists although the client gave up."""
     from azure.core.exceptions import ServiceResponseError
 
     script = {"match": {"method": "PUT", "path": "/jobs/too-late"}, "do": {"delay_after_s": 40}}
@@ -50,7 +50,7 @@ def test_an_answer_that_comes_too_late_leaves_a_job(emulator: AzureMl) -> None:
 
 
 def test_a_scripted_refusal_may_carry_inner_codes(emulator: AzureMl) -> None:
-    """Any answer of the service can be put on, body included."""
+    """Any answer of the service can be scripted, including the body."""
     do = {"status": 400, "code": "UserError", "message": "no quota", "inner": ["BadArgument", "QuotaExceeded"]}
     emulator.twin("POST", "faults", {"match": {"path": "/computes/cluster"}, "do": do})
     error = emulator.ask("GET", f"{WORKSPACE_ID}/computes/cluster").json()["error"]
@@ -59,7 +59,7 @@ def test_a_scripted_refusal_may_carry_inner_codes(emulator: AzureMl) -> None:
 
 
 def test_a_script_with_a_word_that_is_not_known_is_refused(emulator: AzureMl) -> None:
-    """A misspelt fault would otherwise silently do nothing."""
+    """Otherwise a misspelt fault would silently do nothing."""
     with emulator.http() as http:
         answer = http.post("/twin/faults", json={"match": {"method": "PUT"}, "do": {"stattus": 429}})
     assert (400, True) == (answer.status_code, "stattus" in answer.text)

@@ -1,4 +1,4 @@
-"""Data of real jobs: inputs come from storage, outputs go there while they grow."""
+"""The data of real jobs: inputs come from storage, outputs are written there as they grow."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ LONG_FORM = f"azureml://subscriptions/{SUBSCRIPTION}/resourcegroups/{RESOURCE_GR
 
 
 def folder_output(uri: str | None = None) -> dict[str, Any]:
-    """An output that writes through."""
+    """An output that is written through to storage."""
     output = {"jobOutputType": "uri_folder", "mode": "ReadWriteMount"}
     return output if uri is None else {**output, "uri": uri}
 
 
 def read(service: BlobServiceClient, container: str, path: str) -> bytes | None:
-    """Content of a blob; None while there is none."""
+    """Return the content of a blob; None if it does not exist."""
     try:
         return service.get_blob_client(container, path).download_blob().readall()
     except ResourceNotFoundError:
@@ -54,7 +54,7 @@ def log(emulator: AzureMl, name: str) -> str:
 
 
 def test_a_compute_without_an_identity_with_roles_mounts_nothing(emulator: AzureMl, data: BlobServiceClient) -> None:
-    """A datastore without credentials is opened with the compute's user-assigned identity, or not at all."""
+    """The user-assigned identity of the compute opens a datastore without credentials, or nothing does."""
     data.get_blob_client("datasets", "mounted/a").upload_blob(b"a")
     uri = f"{LONG_FORM}/datastores/landfall_datasets/paths/mounted/"
     inputs = {"folder": {"jobInputType": "uri_folder", "uri": uri}}
@@ -101,14 +101,14 @@ def test_outputs_arrive_where_the_job_said(emulator: AzureMl, host: BlobServiceC
 
 
 def test_a_job_may_read_another_job_s_output(emulator: AzureMl) -> None:
-    """azureml://jobs/NAME/outputs/OUTPUT leads to where that output went, here the workspace's default place."""
+    """azureml://jobs/NAME/outputs/OUTPUT leads to that output, here in the workspace's default location."""
     run(emulator, "first", command_job("echo made > ${{outputs.model}}/m", outputs={"model": folder_output()}))
     source = {"jobInputType": "uri_folder", "uri": "azureml://jobs/first/outputs/model"}
     assert "made\n" == run(emulator, "second", command_job("cat ${{inputs.m}}/m", inputs={"m": source}))
 
 
 def test_a_checkpoint_survives_its_job(emulator: AzureMl, host: BlobServiceClient) -> None:
-    """What a job wrote is in storage while it runs, stays when it is canceled, and the next attempt finds it."""
+    """A running job's output is in storage, remains when the job is canceled, and the next attempt finds it."""
     outputs = {"c": folder_output("azureml://datastores/landfall_runs/paths/digits/v1/r2/checkpoints")}
     body = command_job("echo step-7 > ${{outputs.c}}/latest; sleep 300", outputs=outputs)
     emulator.put("jobs/r2-a1", body).raise_for_status()
@@ -120,7 +120,7 @@ def test_a_checkpoint_survives_its_job(emulator: AzureMl, host: BlobServiceClien
 
 
 def test_what_the_job_removes_is_removed_from_storage(emulator: AzureMl, host: BlobServiceClient) -> None:
-    """A mount that writes through knows deletions too: old checkpoints go."""
+    """The mount passes deletions on, too, so that old checkpoints disappear."""
     outputs = {"c": folder_output("azureml://datastores/landfall_runs/paths/rotated")}
     run(emulator, "rotate-1", command_job("touch ${{outputs.c}}/old", outputs=outputs))
     run(emulator, "rotate-2", command_job("cd ${{outputs.c}} && mv old new", outputs=outputs))
@@ -128,7 +128,7 @@ def test_what_the_job_removes_is_removed_from_storage(emulator: AzureMl, host: B
 
 
 def test_the_log_is_readable_while_the_job_runs(emulator: AzureMl, host: BlobServiceClient) -> None:
-    """From the emulator at once, and from storage within the interval; offsets go on where they left off."""
+    """The emulator has it at once, and storage within the interval; reading continues from an offset."""
     emulator.put("jobs/talks", command_job("echo one; sleep 300")).raise_for_status()
     wait_until(lambda: log(emulator, "talks") == "one\n", what="the log to be there")
     path = "ExperimentRun/dcid.talks/user_logs/std_log.txt"
@@ -141,11 +141,11 @@ def test_the_log_is_readable_while_the_job_runs(emulator: AzureMl, host: BlobSer
 
 
 def test_an_output_may_be_one_file(emulator: AzureMl, host: BlobServiceClient) -> None:
-    """A first attempt finds no file, writes it, and the second goes on from it."""
+    """The first attempt finds no file and writes it; the second one continues from it."""
     outputs = {
         "f": {**folder_output("azureml://datastores/landfall_runs/paths/one/count.txt"), "jobOutputType": "uri_file"}
     }
-    # As a mounted blob allows it: no append, no overwriting.
+    # As on a mounted blob: no appending, no overwriting.
     read_and_delete = "cat ${{outputs.f}} > so-far 2> /dev/null || echo absent; rm -f ${{outputs.f}}"
     command = f"{read_and_delete}; echo x >> so-far; cp so-far ${{{{outputs.f}}}}"
     said = [run(emulator, f"file-{attempt}", command_job(command, outputs=outputs)) for attempt in (1, 2)]
@@ -179,7 +179,7 @@ def test_an_output_may_be_one_file(emulator: AzureMl, host: BlobServiceClient) -
     ],
 )
 def test_a_failed_run_says_why(emulator: AzureMl, name: str, properties: dict[str, Any], message: str) -> None:
-    """The run details carry an error whose message names what was missing."""
+    """The run details have an error whose message names what was missing."""
     emulator.put("environments/unmapped/versions/1", {"properties": {"image": "example/unmapped:1"}})
     emulator.put(f"jobs/{name}", command_job("echo") | {"properties": command_job("echo")["properties"] | properties})
     emulator.await_status(name, "Failed")

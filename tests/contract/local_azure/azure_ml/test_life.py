@@ -1,4 +1,4 @@
-"""The emulator's own life: scaling, events, restarts and sudden ends."""
+"""Scaling, events, restarts and sudden ends of the emulator."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def node_states(emulator: AzureMl) -> list[str]:
 
 
 def processes_saying(mark: str) -> list[psutil.Process]:
-    """Live processes with `mark` among their arguments."""
+    """Return the live processes with `mark` among their arguments."""
     return [p for p in psutil.process_iter(["cmdline"]) if mark in " ".join(p.info["cmdline"] or [])]
 
 
 def test_a_cluster_comes_up_from_zero_and_goes_back(emulator: AzureMl) -> None:
-    """Nodes exist for the job that needs them, idle for a while, and leave."""
+    """Nodes start for a job that needs them, stay idle for a while, and are removed."""
     emulator.put("computes/scales", cluster_body(idle="PT3S")).raise_for_status()
     assert [] == node_states(emulator)
     resources = {"computeId": f"{WORKSPACE_ID}/computes/scales", "resources": {"instanceCount": 3}}
@@ -55,7 +55,7 @@ def test_a_cluster_comes_up_from_zero_and_goes_back(emulator: AzureMl) -> None:
 
 
 class Topic:
-    """A topic that refuses its first event and keeps what it takes."""
+    """A topic that refuses its first event and stores the others."""
 
     def __init__(self) -> None:
         self.taken: list[dict[str, Any]] = []
@@ -80,7 +80,7 @@ class Topic:
 
     @property
     def endpoint(self) -> str:
-        """Where to publish."""
+        """The URL for publishing."""
         return f"http://127.0.0.1:{self.server.server_address[1]}/topics/azureml/api/events"
 
 
@@ -94,7 +94,7 @@ def topic() -> Iterator[Topic]:
 
 
 def test_every_change_of_state_is_an_event(tmp_path: Path, azurite: Azurite, topic: Topic) -> None:
-    """In order, with the topic's key, again after a refusal; RunCompleted comes last and only on success."""
+    """Events are in order, have the topic's key, and are repeated after a refusal; RunCompleted comes last."""
     emulator = start_with_cluster(
         tmp_path, azurite, "--events-endpoint", topic.endpoint, LANDFALL_TWIN_TOPIC_KEY="key-of-the-topic"
     )
@@ -116,7 +116,7 @@ def test_every_change_of_state_is_an_event(tmp_path: Path, azurite: Azurite, top
 
 
 def test_state_outlives_a_restart(tmp_path: Path, azurite: Azurite) -> None:
-    """Jobs, computes, assets, certificate and tokens are as they were; an open run has failed, with a reason."""
+    """Jobs, computes, assets, certificate and tokens are kept; an unfinished run has failed, with a reason."""
     first = start_with_cluster(tmp_path, azurite)
     first.put("jobs/done", command_job("echo kept")).raise_for_status()
     first.await_status("done", "Completed")
@@ -140,7 +140,7 @@ def test_state_outlives_a_restart(tmp_path: Path, azurite: Azurite) -> None:
 
 @pytest.mark.parametrize("number", [pytest.param(signal.SIGTERM, marks=pytest.mark.slow), signal.SIGKILL])
 def test_no_process_outlives_the_emulator(tmp_path: Path, azurite: Azurite, number: signal.Signals) -> None:
-    """However it ends, the command and what the command started end too."""
+    """However it ends, the command and the processes that it started end, too."""
     mark = f"3{os.getpid()}{number:02d}"
     emulator = start_with_cluster(tmp_path, azurite)
     emulator.put("jobs/lasts", command_job(f"sleep {mark} & sleep {mark}; echo")).raise_for_status()
@@ -154,7 +154,7 @@ def test_no_process_outlives_the_emulator(tmp_path: Path, azurite: Azurite, numb
 @pytest.mark.distributed
 @pytest.mark.parametrize("victim", ["mpirun", "guard"])
 def test_no_rank_outlives_what_started_it(emulator: AzureMl, victim: str) -> None:
-    """A killed mpirun fails the job, and its ranks end; the same for the guard above it."""
+    """If mpirun or its guard is killed, the job fails and its ranks end."""
     mark = f"3{os.getpid()}{len(victim):02d}"
     emulator.put(f"jobs/{victim}-dies", mpi_job(f"exec sleep {mark}")).raise_for_status()
     ranks = wait_until(
@@ -172,7 +172,7 @@ def test_no_rank_outlives_what_started_it(emulator: AzureMl, victim: str) -> Non
 @pytest.mark.distributed
 @pytest.mark.parametrize("how", ["cancel", "kill"])
 def test_no_network_of_a_job_outlives_it(tmp_path: Path, azurite: Azurite, how: str) -> None:
-    """Neither where the job is canceled nor where the emulator is killed; both nodes have one until then."""
+    """This holds if the job is canceled or the emulator is killed; both nodes have a network until then."""
     mark = f"3{os.getpid()}{len(how):02d}"
     emulator = start_with_cluster(tmp_path, azurite)
     if because := emulator.twin("GET", "cluster")["simulated_because"]:

@@ -35,7 +35,7 @@ ALLREDUCE = (
 
 
 def logs(emulator: AzureMl, job: str) -> dict[str, str]:
-    """Every user log of a job, read from storage by the addresses of the run history."""
+    """Return every user log of a job, read from storage by the URLs of the run history."""
     files = emulator.details(job)["logFiles"]
     return {
         name: httpx.get(url, timeout=PATIENCE_S).text for name, url in files.items() if name.startswith("user_logs/")
@@ -43,7 +43,7 @@ def logs(emulator: AzureMl, job: str) -> dict[str, str]:
 
 
 def test_every_rank_runs_with_its_variables_and_its_own_log(emulator: AzureMl) -> None:
-    """Two nodes of one process: Open MPI's and Azure ML's variables are there, the emulator's secrets are not."""
+    """Two nodes with one process each have Open MPI's and Azure ML's variables, not the emulator's secrets."""
     body = mpi_job(f'python -c "{SAY_WHO}"', environmentVariables={"COLOUR": "blue"})
     emulator.put("jobs/two-ranks", body).raise_for_status()
     emulator.await_status("two-ranks", "Completed")
@@ -54,7 +54,7 @@ def test_every_rank_runs_with_its_variables_and_its_own_log(emulator: AzureMl) -
 
 
 def about_nodes(emulator: AzureMl, job: str) -> list[list[str | None]]:
-    """Run a job on two nodes of two processes; return what each rank says of its node, in order of the ranks."""
+    """Run a job on two nodes of two processes; return what each rank reports about its node, by rank."""
     emulator.put(f"jobs/{job}", mpi_job(f'python -c "{ABOUT_NODE}"', processes=2)).raise_for_status()
     emulator.await_status(job, "Completed")
     logs = emulator.state / "runs" / job / "logs" / "user_logs"
@@ -79,7 +79,7 @@ def test_each_node_is_a_host(emulator: AzureMl) -> None:
 
 
 def test_nodes_are_simulated_where_no_host_can_be_made(tmp_path: Path, azurite: Azurite) -> None:
-    """Four ranks on this machine learn how many each node has; the emulator and the job's log say why."""
+    """Four ranks on this machine know how many each node has; the emulator and the job's log say why."""
     if subprocess.run([*WITHOUT_NETWORKS, "true"], check=False, capture_output=True).returncode:
         pytest.skip("this machine allows no user namespaces either")
     emulator = start_with_cluster(tmp_path, azurite, within=WITHOUT_NETWORKS)
@@ -104,7 +104,7 @@ def test_a_rank_that_fails_ends_the_job_and_its_log_is_shown(emulator: AzureMl) 
 
 @pytest.mark.slow
 def test_horovod_reduces_over_the_ranks(emulator: AzureMl) -> None:
-    """The training's environment really communicates: 1 + 2 on both ranks."""
+    """The training environment really communicates: 1 + 2 on both ranks."""
     body = mpi_job(f'python -W ignore -c "{ALLREDUCE}"', environmentVariables={"TF_CPP_MIN_LOG_LEVEL": "3"})
     emulator.put("jobs/allreduce", body).raise_for_status()
     emulator.await_status("allreduce", "Completed", timeout_s=240)

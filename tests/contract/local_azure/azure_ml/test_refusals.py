@@ -1,4 +1,4 @@
-"""What the emulator refuses, as the service does, and that the log of calls names the caller."""
+"""What the emulator refuses as the service does; the log of calls names the caller."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def test_an_unknown_member_is_refused(emulator: AzureMl) -> None:
 
 @pytest.mark.parametrize("name", ["-starts-with-dash", "a" * 256, "with.dot"])
 def test_a_job_name_outside_the_rule_is_refused(emulator: AzureMl, name: str) -> None:
-    """The client does not check names, the service does."""
+    """The client does not check names, but the service does."""
     status, message = refusal(emulator, f"jobs/{name}", command_job("echo"))
     assert (400, True) == (status, "is invalid" in message)
 
 
 @pytest.mark.parametrize("name", ["ab", "gpu-1", "1gpu"])
 def test_a_compute_name_outside_the_rule_is_refused(emulator: AzureMl, name: str) -> None:
-    """Too short, a number after the last dash, or a digit first."""
+    """Names that are too short, start with a digit, or have a number after the last dash."""
     status, message = refusal(emulator, f"computes/{name}", emulator.get("computes/cluster") and _cluster())
     assert (400, True) == (status, "is invalid" in message)
 
@@ -51,14 +51,14 @@ def _cluster() -> dict[str, Any]:
     [("environmentId", "environment"), ("codeId", "code")],
 )
 def test_a_reference_to_nothing_is_refused(emulator: AzureMl, member: str, word: str) -> None:
-    """A job is submitted only where its environment and code exist."""
+    """The environment and the code of a job must exist."""
     ghost = f"{WORKSPACE_ID}/{word}s/ghost"
     status, message = refusal(emulator, f"jobs/refers-to-no-{word}", command_job("echo", **{member: ghost}))
     assert (400, f"Could not find {word} {ghost}.") == (status, message)
 
 
 def test_an_unknown_compute_is_refused_without_its_name(emulator: AzureMl) -> None:
-    """As recorded from the service: the codes say what is wrong, and nothing says which compute."""
+    """As recorded from the service, the codes say what is wrong, but nothing names the compute."""
     body = command_job("echo", computeId=f"{WORKSPACE_ID}/computes/ghost")
     error = emulator.put("jobs/refers-to-no-compute", body).json()["error"]
     inner = error["additionalInfo"][0]["info"]["value"]
@@ -71,27 +71,27 @@ def test_an_unknown_compute_is_refused_without_its_name(emulator: AzureMl) -> No
 
 
 def test_a_placeholder_without_input_is_refused(emulator: AzureMl) -> None:
-    """A command that refers to what the job has not is found at submission."""
+    """A reference to a missing input is found at submission."""
     status, message = refusal(emulator, "jobs/placeholder", command_job("echo ${{inputs.data}}"))
     assert (400, True) == (status, "${{inputs.data}}" in message)
 
 
 @pytest.mark.parametrize("authorization", [None, "Bearer made-up", "Basic eDp5"])
 def test_a_call_without_a_token_of_ours_is_refused(emulator: AzureMl, authorization: str | None) -> None:
-    """401, whatever is in the header's place."""
+    """The status is 401, for any other value of the header."""
     headers = {} if authorization is None else {"Authorization": authorization}
     with emulator.http() as http:
         assert 401 == http.get(f"{WORKSPACE_ID}/jobs", headers=headers).status_code
 
 
 def test_the_identity_endpoint_wants_its_header(emulator: AzureMl) -> None:
-    """Only who knows the header's secret gets a token."""
+    """Only callers that know the header's secret get a token."""
     with emulator.http() as http:
         assert 401 == http.get("/msi/token?resource=x", headers={"X-IDENTITY-HEADER": "guess"}).status_code
 
 
 def test_callers_are_distinguished(emulator: AzureMl) -> None:
-    """The client id of a user-assigned identity shows in the log of calls; no token does."""
+    """The log of calls has the client id of a user-assigned identity, but no token."""
     with real_client(emulator, client_id="11111111-2222-3333-4444-555555555555") as client:
         list(client.jobs.list())
     call = emulator.calls()[-1]
@@ -100,7 +100,7 @@ def test_callers_are_distinguished(emulator: AzureMl) -> None:
 
 
 def test_a_path_that_is_not_there_is_a_404(emulator: AzureMl) -> None:
-    """Unsupported resources are said to be absent, not answered by chance."""
+    """Unsupported resources are reported as missing."""
     assert 404 == emulator.ask("GET", f"{WORKSPACE_ID}/onlineEndpoints").status_code
 
 
@@ -110,7 +110,7 @@ def test_an_unsupported_method_is_a_405(emulator: AzureMl) -> None:
 
 
 def test_a_body_that_is_not_json_is_refused(emulator: AzureMl) -> None:
-    """The parser's complaint is the message."""
+    """The message is the parser's."""
     with emulator.http() as http:
         headers = {"Authorization": f"Bearer {emulator.token()}"}
         answer = http.put(f"{WORKSPACE_ID}/jobs/no-json", content=b"{", headers=headers)

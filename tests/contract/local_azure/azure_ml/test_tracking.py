@@ -1,4 +1,4 @@
-"""MLflow's part of the emulator: what a job's ranks reach, and what is refused. The app reads it in another test."""
+"""The emulator's MLflow API: what a job's ranks can use, and what is refused. Another test covers the app's reads."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ METRIC = {"key": "loss", "value": 0.5, "timestamp": 1, "step": 0}
 
 
 def said(emulator: AzureMl, rank: int) -> list[str]:
-    """Return the words of a rank that has looked, once it has."""
+    """Return the output of a rank once it has finished its check."""
     log = emulator.state / "runs" / "tracking" / "logs" / "user_logs" / f"std_log_process_{rank:02d}.txt"
     text = wait_until(
         lambda: log.read_text() if log.exists() and log.read_text().endswith("]\n") else None,
@@ -41,7 +41,7 @@ def said(emulator: AzureMl, rank: int) -> list[str]:
 
 @pytest.fixture(scope="module")
 def token(emulator: AzureMl) -> Iterator[str]:
-    """The token of a job that runs on two nodes, each of which has reached its run."""
+    """Return the token of a job on two nodes, each of which has reached its run."""
     variables = {"MLFLOW_RUN_ID": "another", "MLFLOW_TRACKING_URI": "https://another"}
     body = mpi_job(f'python -c "{LOOKS}"', environmentVariables=variables, experimentName="tried")
     emulator.put("jobs/tracking", body).raise_for_status()
@@ -85,7 +85,7 @@ def batch(**members: Any) -> dict[str, Any]:
 def test_what_mlflow_refuses_is_refused(
     emulator: AzureMl, token: str, path: str, body: dict[str, Any], words: str
 ) -> None:
-    """With its limits and Azure ML's; nothing of a refused call is kept."""
+    """The limits are those of MLflow and Azure ML; nothing of a refused call is stored."""
     answer = call(emulator, token, "POST", f"{API}/runs/{path}", batch(**body))
     assert (400, True) == (answer.status_code, words in answer.text), answer.text
     kept = call(emulator, token, "GET", f"{API}/runs/get?run_id=tracking").json()["run"]["data"]
@@ -93,7 +93,7 @@ def test_what_mlflow_refuses_is_refused(
 
 
 def test_a_job_s_token_opens_its_own_run_only(emulator: AzureMl, token: str) -> None:
-    """No other run, and nothing else of the workspace; an app reads, and a stranger does nothing."""
+    """It opens no other run and nothing else of the workspace; an app can read, others can do nothing."""
     own, other = f"{API}/runs/get?run_id=tracking", f"{API}/runs/get?run_id=another"
     tag = f"{API}/runs/set-tag"
     asked: list[tuple[str | None, str, str, Any]] = [

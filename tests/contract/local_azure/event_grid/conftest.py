@@ -1,4 +1,4 @@
-"""One emulator for all tests that do not stop it; each test has a container and a queue of its own."""
+"""One emulator for all tests that do not stop it; each test has its own container and queue."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.event_grid import EventGrid, queued_events, start_event_grid,
 
 @dataclass(frozen=True, kw_only=True)
 class Uploads:
-    """A container that is followed, and the queue to which its events go."""
+    """A followed container, and the queue that receives its events."""
 
     azurite: Azurite
     queue: str
@@ -43,7 +43,7 @@ class Uploads:
 
 
 FOLLOWED = [f"followed-{number:02d}" for number in range(40)]
-"""Containers with a subscription each; a queue of the same name gets their events. Every test takes the next."""
+"""Containers with one subscription each, to a queue of the same name. Every test takes the next one."""
 
 
 @pytest.fixture(scope="session")
@@ -59,7 +59,7 @@ def following(
 
 @pytest.fixture
 def uploads(azurite: Azurite, following: tuple[EventGrid, Iterator[str]]) -> Iterator[Uploads]:
-    """A followed container of the test's own."""
+    """A followed container for this test."""
     grid, unused = following
     name = next(unused)
     # Small limits, so that a few kilobytes are uploaded as a list of blocks.

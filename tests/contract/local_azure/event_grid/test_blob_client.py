@@ -1,4 +1,4 @@
-"""What the real blob client does becomes the events that the service would send."""
+"""Operations of the real blob client cause the same events as in the service."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _etag(uploads: Uploads, name: str) -> str:
 
 
 def test_a_small_upload_is_one_put_blob(uploads: Uploads) -> None:
-    """One message, with the ETag without quotes and the length of what was written."""
+    """There is one message, with the ETag without quotes and the length of the content."""
     uploads.container.upload_blob("digits/v1/train-00000-of-00001", b"x" * 100)
 
     (event,) = uploads.events()
@@ -35,7 +35,7 @@ def test_a_small_upload_is_one_put_blob(uploads: Uploads) -> None:
 
 
 def test_a_large_upload_is_one_put_block_list(uploads: Uploads) -> None:
-    """Blocks raise nothing; their list raises one event."""
+    """Blocks cause no events; their list causes one."""
     uploads.container.upload_blob("large", b"x" * 10_000, max_concurrency=2)
 
     (event,) = uploads.events()
@@ -43,7 +43,7 @@ def test_a_large_upload_is_one_put_block_list(uploads: Uploads) -> None:
 
 
 def test_a_copy_is_one_copy_blob(uploads: Uploads) -> None:
-    """The copy's own ETag, and the length of its source."""
+    """The event has the copy's ETag and the length of its source."""
     source = uploads.container.upload_blob("source", b"x" * 7)
     uploads.container.get_blob_client("copy").start_copy_from_url(source.url)
 
@@ -52,7 +52,7 @@ def test_a_copy_is_one_copy_blob(uploads: Uploads) -> None:
 
 
 def test_an_overwrite_is_an_event_of_its_own(uploads: Uploads) -> None:
-    """Two writes of one blob are two events; the second has the second ETag, and a higher sequencer."""
+    """Two writes of one blob are two events; the second has a new ETag and a higher sequencer."""
     uploads.container.upload_blob("same", b"first")
     (first,) = uploads.events()
     uploads.container.upload_blob("same", b"second!", overwrite=True)
@@ -81,7 +81,7 @@ def test_writes_that_fail_and_writes_beside_the_content_raise_nothing(uploads: U
 
 
 def test_another_container_and_another_account_raise_nothing_here(uploads: Uploads) -> None:
-    """The subscription's prefix ends with a slash, so a container with a longer name is another one."""
+    """The subscription's prefix ends with a slash, so a container with a longer name does not match."""
     longer = uploads.service.create_container(f"{uploads.container.container_name}x")
     longer.upload_blob("a", b"a")
     uploads.container.upload_blob("b", b"b")
@@ -95,7 +95,7 @@ NAMES = ["a b/c+d", "100%", "%20", "grüße/日本", "x#y?z&=", "it's (1)~!*", "
 
 @pytest.mark.parametrize("name", NAMES)
 def test_names_are_encoded_as_in_the_blobs_own_url(uploads: Uploads, name: str) -> None:
-    """Subject and url carry the name percent-encoded; decoding the url gives a client for the same blob."""
+    """Subject and URL have the percent-encoded name; a client for the decoded URL opens the same blob."""
     blob = uploads.container.upload_blob(name, b"x")
 
     (event,) = uploads.events()
@@ -106,7 +106,7 @@ def test_names_are_encoded_as_in_the_blobs_own_url(uploads: Uploads, name: str) 
 
 
 def test_a_hundred_uploads_are_as_many_messages(uploads: Uploads) -> None:
-    """Each blob exactly once, each with its own length and ETag."""
+    """Each blob has exactly one message, with its own length and ETag."""
     sent = {}
     for index in range(100):
         blob = uploads.container.upload_blob(f"shard-{index:05}", b"x" * index)
@@ -147,7 +147,7 @@ def _copy(uploads: Uploads) -> None:
 def test_events_have_the_shape_of_the_services(
     uploads: Uploads, sample: str, write: Callable[[Uploads], None]
 ) -> None:
-    """The same fields with the same types as in a sample of the service, and a topic of the same kind."""
+    """The fields and types equal those of a recorded event, and so does the kind of topic."""
     (expected,) = json.loads((SAMPLES / f"{sample}.json").read_text(encoding="utf-8"))
     write(uploads)
 
@@ -158,7 +158,7 @@ def test_events_have_the_shape_of_the_services(
 
 
 def test_a_delete_reaches_only_subscriptions_that_include_it(uploads: Uploads) -> None:
-    """BlobDeleted is on the topic; the subscription that includes only BlobCreated does not get it."""
+    """BlobDeleted is on the topic; a subscription that includes only BlobCreated does not receive it."""
     uploads.container.upload_blob("gone", b"x")
     uploads.container.delete_blob("gone")
     uploads.events(0)

@@ -1,4 +1,4 @@
-"""What no target takes ends as a blob, in the form in which Event Grid writes it."""
+"""Events that no target accepts become blobs, in Event Grid's format."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ def grid(azurite: Azurite, container: ContainerClient, tmp_path: Path) -> Iterat
 
 
 def given_up(container: ContainerClient) -> tuple[str, list[dict[str, Any]]]:
-    """Name and content of the one blob, once it is there."""
+    """Return the name and content of the only blob, once it exists."""
     (name,) = wait_until(lambda: [blob.name for blob in container.list_blobs()], what="a dead letter")
     return name, json.loads(container.download_blob(name).readall())
 
 
 def test_an_event_that_is_given_up_is_a_blob_with_the_reason(grid: EventGrid, container: ContainerClient) -> None:
-    """Under the subscription's name and the hour; what became of the event stands beside its members."""
+    """The path has the subscription's name and the hour; the reason is beside the event's members."""
     grid.publish("azureml", custom_event("e1", n=1))
 
     name, (event,) = given_up(container)
@@ -74,7 +74,7 @@ def test_an_event_that_is_given_up_is_a_blob_with_the_reason(grid: EventGrid, co
 
 
 def test_a_cloud_event_carries_the_reason_in_lower_case(grid: EventGrid, container: ContainerClient) -> None:
-    """As its extensions are written."""
+    """Extensions of CloudEvents are in lower case."""
     headers = {"aeg-sas-key": TOPIC_KEY, "Content-Type": "application/cloudevents+json"}
     httpx.post(
         grid.topic_endpoint("azureml"), content=json.dumps(CLOUD_EVENT), headers=headers, timeout=PATIENCE_S
@@ -87,7 +87,7 @@ def test_a_cloud_event_carries_the_reason_in_lower_case(grid: EventGrid, contain
 
 
 def test_without_its_container_an_event_is_lost(grid: EventGrid, container: ContainerClient) -> None:
-    """As with Event Grid; the emulator says so, and goes on."""
+    """Event Grid does the same; the emulator reports it and continues."""
     container.delete_container()
 
     grid.publish("azureml", custom_event("e1"))

@@ -19,12 +19,12 @@ pytestmark = [pytest.mark.processes, pytest.mark.xdist_group("event_grid")]
 
 RETRIES_S = [0, 0.05, 0.1]
 TOPICS = [f"topic-{number:02d}" for number in range(40)]
-"""Each with a subscription for all events and one with filters. Every test takes the next topic."""
+"""Topics with one subscription for all events and one with filters. Every test takes the next topic."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Topic:
-    """A topic of the test's own, and the two webhooks that get its events."""
+    """A topic of one test, and the two webhooks that receive its events."""
 
     grid: EventGrid
     name: str
@@ -34,7 +34,7 @@ class Topic:
         self.grid.publish(self.name, *events).raise_for_status()
 
     def set_faults(self, **plan: Any) -> None:
-        """Follow a plan from the next event on."""
+        """Apply a plan of faults from the next event on."""
         self.grid.request("PUT", "/faults", json={"topic": self.name, **plan}).raise_for_status()
 
     def faults(self) -> dict[str, Any]:
@@ -43,12 +43,12 @@ class Topic:
         return faults
 
     def answer(self, status: int, times: int) -> None:
-        """Have the webhook for all events answer badly."""
+        """Let the webhook for all events return errors."""
         answer = {"status": status, "times": times}
         self.grid.request("PUT", f"/webhooks/all-{self.name}", json=answer).raise_for_status()
 
     def notifications(self, webhook: str = "all") -> list[dict[str, Any]]:
-        """Return the deliveries that a webhook got, in order."""
+        """Return the deliveries to a webhook, in order."""
         received = self.grid.get(f"/webhooks/{webhook}-{self.name}/received")
         return [one for one in received if one["headers"]["aeg-event-type"] == "Notification"]
 
@@ -72,7 +72,7 @@ class Topic:
 
 
 def subscriptions(topic: str, port: int) -> list[dict[str, Any]]:
-    """Return the subscriptions of a topic, whose webhooks are the emulator's own."""
+    """Return the subscriptions of a topic to the emulator's own webhooks."""
 
     def to(webhook: str, **filters: Any) -> dict[str, Any]:
         url = f"http://127.0.0.1:{port}/webhooks/{webhook}-{topic}"
@@ -105,14 +105,14 @@ def delivering(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Event
 
 @pytest.fixture
 def topic(delivering: tuple[EventGrid, Iterator[str]]) -> Iterator[Topic]:
-    """A topic of the test's own."""
+    """A topic for this test."""
     grid, unused = delivering
     yield Topic(grid=grid, name=next(unused))
     grid.request("DELETE", "/faults")
 
 
 def test_an_event_is_delivered_as_an_array_of_one(topic: Topic) -> None:
-    """With Event Grid's headers, and completed with topic and metadata version."""
+    """The delivery has Event Grid's headers; topic and metadata version are filled in."""
     topic.publish(custom_event("e1", n=1))
     topic.ids(1)
 
@@ -130,7 +130,7 @@ def test_an_event_is_delivered_as_an_array_of_one(topic: Topic) -> None:
 
 
 def test_filters_let_through_what_fulfils_all_of_them(topic: Topic) -> None:
-    """Type, beginning and end of the subject, in any case."""
+    """The filters are type, prefix and suffix of the subject, in any case."""
     topic.publish(
         custom_event("type", "runs/x-a1", "Run.Started"),
         custom_event("begin", "models/x-a1", "Run.Completed"),
@@ -154,7 +154,7 @@ def test_a_failing_endpoint_is_tried_again(topic: Topic) -> None:
 
 
 def test_an_event_is_given_up_after_the_schedule(topic: Topic) -> None:
-    """The dead letter holds the event, the reason, the last error and the number of attempts."""
+    """The dead letter has the event, the reason, the last error and the number of attempts."""
     topic.answer(503, times=99)
     topic.publish(custom_event("e1"))
 
@@ -196,7 +196,7 @@ def test_later_events_do_not_wait_for_a_retry(topic: Topic) -> None:
 
 
 def test_events_can_be_lost(topic: Topic) -> None:
-    """They are on the topic and are not delivered, until the faults are reset."""
+    """They are on the topic and are not delivered until the faults are reset."""
     topic.set_faults(drop=True)
     topic.publish(custom_event("lost"))
     topic.grid.request("DELETE", "/faults")
@@ -208,7 +208,7 @@ def test_events_can_be_lost(topic: Topic) -> None:
 
 
 def _survivors(topic: Topic, mark: str) -> list[str]:
-    """Which of twenty events arrive when half are lost by the seed 7; ``mark`` is published last."""
+    """Return which of twenty events arrive if half are lost by seed 7; ``mark`` is published last."""
     before = len(topic.notifications())
     topic.set_faults(drop_fraction=0.5, seed=7)
     topic.publish(*[custom_event(f"{index}") for index in range(20)])
@@ -227,7 +227,7 @@ def test_a_share_of_the_events_is_lost_by_a_seed(topic: Topic) -> None:
 
 
 def test_an_event_can_arrive_several_times(topic: Topic) -> None:
-    """As many deliveries as asked for, with one id."""
+    """The number of deliveries is the requested one, all with the same id."""
     topic.set_faults(deliveries=3)
     topic.publish(custom_event("e1"))
 
@@ -236,7 +236,7 @@ def test_an_event_can_arrive_several_times(topic: Topic) -> None:
 
 
 def test_held_events_are_let_go_together_in_reverse(topic: Topic) -> None:
-    """Nothing arrives until the third event; then the newest comes first."""
+    """Nothing arrives before the third event; then the newest comes first."""
     topic.set_faults(order="reverse", hold_until=3)
     topic.publish(custom_event("e1"), custom_event("e2"))
     assert 2 == topic.faults()["held"]
@@ -247,7 +247,7 @@ def test_held_events_are_let_go_together_in_reverse(topic: Topic) -> None:
 
 
 def test_held_events_can_be_released(topic: Topic) -> None:
-    """Without waiting for the number; the answer says how many there were."""
+    """The release does not wait for the number; the response says how many there were."""
     topic.set_faults(hold_until=100)
     topic.publish(custom_event("e1"), custom_event("e2"))
 
@@ -256,7 +256,7 @@ def test_held_events_can_be_released(topic: Topic) -> None:
 
 
 def test_deliveries_can_be_late(topic: Topic) -> None:
-    """Between publishing and arrival at least the delay passes."""
+    """The delay passes at least between publishing and arrival."""
     topic.set_faults(delay_s=0.5)
     topic.publish(custom_event("e1"))
     topic.ids(1)
@@ -287,7 +287,7 @@ def test_a_fault_that_is_not_known_is_refused(topic: Topic, plan: dict[str, Any]
 
 
 def test_what_was_not_delivered_is_delivered_after_a_restart(tmp_path: Path) -> None:
-    """An endpoint that was away while the emulator lived gets the event from the next one, and only once."""
+    """The next emulator delivers the event, exactly once, to an endpoint that was unreachable before."""
     port, endpoint_port = free_port(), free_port()
     endpoint = start_event_grid(_made(tmp_path / "endpoint"), {"topics": []}, {}, port=endpoint_port)
     config = {

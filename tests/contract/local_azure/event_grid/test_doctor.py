@@ -1,4 +1,4 @@
-"""`landfall doctor` on the emulator's subscriptions: the same comparison as in Azure, and each mistake is found."""
+"""`landfall doctor` on the emulator's subscriptions: the same comparison as in Azure finds each mistake."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.azurite
 
 
 def checked(subscriptions: list[dict[str, Any]], azurite: Azurite, folder: Path) -> list[tuple[CheckState, str, str]]:
-    """What the doctor finds of an emulator with these subscriptions."""
+    """Return the doctor's checks of an emulator with these subscriptions."""
     config = {
         "queue_connection_env": "AzureWebJobsStorage",
         "subscriptions": subscriptions,
@@ -32,7 +32,7 @@ def checked(subscriptions: list[dict[str, Any]], azurite: Azurite, folder: Path)
 
 
 def test_the_subscriptions_of_a_twin_are_right(azurite: Azurite, tmp_path: Path) -> None:
-    """As the templates of a deployment have them, which a test of these compares with the twin's."""
+    """They equal those of the deployment's templates, as another test checks."""
     assert [
         (CheckState.OK, "its filters are right, and it writes to shard-uploaded", ""),
         (CheckState.OK, "its filters are right, and it writes to run-changed", ""),
@@ -40,7 +40,7 @@ def test_the_subscriptions_of_a_twin_are_right(azurite: Azurite, tmp_path: Path)
 
 
 def test_what_differs_is_found(azurite: Azurite, tmp_path: Path) -> None:
-    """Each member of one subscription, and the other one is gone."""
+    """Each member of one subscription differs, and the other one is missing."""
     [uploads, _] = event_subscriptions()
     broken = uploads | {
         "included_event_types": ["Microsoft.Storage.BlobDeleted"],
@@ -65,7 +65,7 @@ def test_what_differs_is_found(azurite: Azurite, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:9", "x"])
 def test_an_emulator_that_does_not_answer_is_found(url: str) -> None:
-    """Without a stack trace."""
+    """The check reports it without a stack trace."""
     [(state, says)] = [(check.state, check.says) for check in subscription_checks(url)]
     assert CheckState.WRONG == state
     assert says.startswith("the Event Grid emulator did not list its subscriptions: ")

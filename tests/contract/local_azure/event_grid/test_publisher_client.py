@@ -39,7 +39,7 @@ def _event(**data: Any) -> EventGridEvent:
 def test_events_are_kept_in_the_order_of_publishing(
     custom_topics: EventGrid, client: EventGridPublisherClient
 ) -> None:
-    """A batch and what follows it, with the topic filled in."""
+    """A batch and a later event are kept in order, with the topic filled in."""
     before = _last(custom_topics)
     client.send([_event(n=1), _event(n=2)])
     client.send(_event(n=3))
@@ -52,7 +52,7 @@ def test_events_are_kept_in_the_order_of_publishing(
 
 
 def test_cloud_events_are_kept_as_they_are(custom_topics: EventGrid, client: EventGridPublisherClient) -> None:
-    """A batch in the other schema, with an extension attribute."""
+    """The batch has the other schema, with an extension attribute."""
     before = _last(custom_topics)
     sent = CloudEvent(source="/landfall", type="Landfall.Test", data={"n": 1}, extensions={"traceparent": "00"})
     client.send([sent])
@@ -64,7 +64,7 @@ def test_cloud_events_are_kept_as_they_are(custom_topics: EventGrid, client: Eve
 
 
 def test_a_wrong_key_is_refused(custom_topics: EventGrid) -> None:
-    """The client raises its own authentication error, and nothing is kept."""
+    """The client raises its authentication error, and nothing is stored."""
     before = _last(custom_topics)
     endpoint = custom_topics.topic_endpoint("landfall")
     with (
@@ -78,7 +78,7 @@ def test_a_wrong_key_is_refused(custom_topics: EventGrid) -> None:
 
 @pytest.mark.parametrize(("hours", "accepted"), [(1, True), (-1, False)])
 def test_a_signature_counts_until_it_expires(custom_topics: EventGrid, hours: int, *, accepted: bool) -> None:
-    """A shared access signature made by the SDK with the topic's key."""
+    """The SDK creates a shared access signature with the topic's key."""
     endpoint = custom_topics.topic_endpoint("landfall")
     token = generate_sas(endpoint, TOPIC_KEY, datetime.now(UTC) + timedelta(hours=hours))
     before = _last(custom_topics)
@@ -93,7 +93,7 @@ def test_a_signature_counts_until_it_expires(custom_topics: EventGrid, hours: in
 
 
 def test_a_body_of_more_than_a_megabyte_is_refused(client: EventGridPublisherClient) -> None:
-    """413, as from the service."""
+    """The status is 413, as from the service."""
     with pytest.raises(HttpResponseError) as raised:
         client.send(_event(text="x" * (1 << 20)))
 
@@ -101,7 +101,7 @@ def test_a_body_of_more_than_a_megabyte_is_refused(client: EventGridPublisherCli
 
 
 def test_an_unknown_topic_is_not_found(custom_topics: EventGrid) -> None:
-    """404, which the client raises as its own error."""
+    """The status is 404, which the client raises as its own error."""
     endpoint = custom_topics.topic_endpoint("nowhere")
     with (
         EventGridPublisherClient(endpoint, AzureKeyCredential(TOPIC_KEY)) as lost,
@@ -111,7 +111,7 @@ def test_an_unknown_topic_is_not_found(custom_topics: EventGrid) -> None:
 
 
 def test_an_incomplete_event_is_refused_with_its_place(custom_topics: EventGrid) -> None:
-    """What the client would never send: 400 names the event and the fields."""
+    """The client would never send it; status 400 names the event and the fields."""
     answer = custom_topics.publish("landfall", {"id": "1", "subject": "s", "eventType": "t", "eventTime": "now"})
 
     assert 400 == answer.status_code

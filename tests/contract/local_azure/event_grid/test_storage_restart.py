@@ -1,4 +1,4 @@
-"""The emulator stops and starts again while blobs are written."""
+"""The emulator stops and restarts while blobs are written."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Followed:
     running: list[EventGrid] = field(default_factory=list)
 
     def start(self) -> EventGrid:
-        """Start an emulator, with the state that the last one left."""
+        """Start an emulator with the state of the previous one."""
         name = self.container.container_name
         grid = start_event_grid(
             self.folder, storage_config(self.azurite, (name, name)), storage_settings(self.azurite)
@@ -55,7 +55,7 @@ class Followed:
 
 @pytest.fixture
 def followed(azurite: Azurite, tmp_path: Path) -> Iterator[Followed]:
-    """A container of the test's own."""
+    """A container for this test."""
     connection, name = azurite.connection_string(DATA_ACCOUNT), f"restart-{uuid.uuid4().hex[:8]}"
     with ContainerClient.from_connection_string(connection, name) as container:
         container.create_container()
@@ -66,7 +66,7 @@ def followed(azurite: Azurite, tmp_path: Path) -> Iterator[Followed]:
 
 
 def test_writes_before_the_first_start_raise_no_event(followed: Followed) -> None:
-    """A new emulator begins at the end of the log."""
+    """A new emulator starts at the end of the log."""
     followed.write("before")
     line = f"/{followed.container.container_name}/before "
     wait_until(lambda: line in followed.azurite.access_log.read_text(), what="the write to be logged")
@@ -76,7 +76,7 @@ def test_writes_before_the_first_start_raise_no_event(followed: Followed) -> Non
 
 
 def test_a_restart_neither_loses_nor_repeats(followed: Followed) -> None:
-    """Writes between two emulators raise one event each, earlier ones none again; sequencers keep rising."""
+    """Writes between two emulators cause one event each, earlier ones none; sequencers keep rising."""
     first = followed.start()
     followed.write("one")
     assert ["one"] == followed.names(until="one")
@@ -90,7 +90,7 @@ def test_a_restart_neither_loses_nor_repeats(followed: Followed) -> None:
 
 
 def test_a_killed_emulator_loses_nothing(followed: Followed) -> None:
-    """After a kill in the middle of many uploads every blob raises at least one event."""
+    """After a kill during many uploads, every blob causes at least one event."""
     first = followed.start()
     names = [f"shard-{index:03}" for index in range(60)]
     followed.write(*names[:30])
@@ -102,7 +102,7 @@ def test_a_killed_emulator_loses_nothing(followed: Followed) -> None:
 
 
 def test_a_blob_that_is_gone_already_raises_no_created_event(followed: Followed) -> None:
-    """Written and deleted while no emulator ran: logged, without an event."""
+    """It was written and deleted while no emulator ran: logged, without an event."""
     followed.start().process.stop()
     followed.write("gone")
     followed.container.delete_blob("gone")

@@ -1,4 +1,4 @@
-"""The emulator and the dev host together: an upload and a run event each end in a function."""
+"""The emulator and the development host together: an upload and a run event each reach a function."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.azurite, pytest.mark.xdist_group("event_grid")]
 
 
 def test_an_upload_and_a_run_event_reach_their_function(azurite: Azurite, tmp_path: Path) -> None:
-    """Through queues, although the dev host starts after the emulator; what a filter refuses does not come."""
+    """They pass through queues, although the host starts after the emulator; filtered events do not arrive."""
     config = storage_config(azurite, ("with-dev-host", "with-dev-host"))
     config["topics"].append("azureml")
     ours = {"operatorType": "StringContains", "key": "subject", "values": ["/runs/ours-"]}

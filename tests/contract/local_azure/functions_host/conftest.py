@@ -1,4 +1,4 @@
-"""One dev host for all tests that do not stop it."""
+"""One development host for all tests that do not stop it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def dev_host(azurite: Azurite, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 @dataclass(frozen=True, kw_only=True)
 class Queue:
-    """A queue with messages in base64."""
+    """A queue with messages in Base64."""
 
     client: QueueClient
 
@@ -52,8 +52,8 @@ def open_queue(azurite: Azurite, name: str) -> Queue:
 
 @pytest.fixture
 def inbox(azurite: Azurite, dev_host: DevHost) -> Iterator[Queue]:
-    """The queue to which the running dev host listens."""
-    del dev_host  # only that it has made the queue
+    """The queue of the running development host."""
+    del dev_host  # only that it has created the queue
     queue = open_queue(azurite, "inbox")
     yield queue
     queue.client.close()
@@ -69,7 +69,7 @@ def poison(azurite: Azurite, inbox: Queue) -> Iterator[Queue]:
 
 @pytest.fixture
 def app_folder(tmp_path: Path) -> Path:
-    """An empty folder for an app of the test's own."""
+    """An empty folder for an app of this test."""
     folder = tmp_path / "app"
     folder.mkdir()
     return folder

@@ -22,13 +22,13 @@ def _admin(dev_host: DevHost, method: str, path: str, **arguments: Any) -> httpx
     [("GET", "/admin/host/status"), ("GET", "/admin/functions"), ("POST", "/admin/functions/take")],
 )
 def test_only_the_master_key_opens_the_admin_endpoints(dev_host: DevHost, method: str, path: str) -> None:
-    """401 without a key, and with the key of the host or of a function."""
+    """The status is 401 without a key, and with the key of the host or of a function."""
     others = [{}, *({"x-functions-key": key} for key in ("fixture-host-key", "fixture-function-key"))]
     assert [401] * 3 == [dev_host.request(method, path, headers=headers).status_code for headers in others]
 
 
 def test_the_status_says_that_the_host_runs(dev_host: DevHost) -> None:
-    """Running, with the number of functions and the runtime's version."""
+    """The state is Running, with the number of functions and the runtime's version."""
     status = _admin(dev_host, "GET", "/admin/host/status").json()
 
     assert ("Running", 9) == (status["state"], status["functionCount"])
@@ -37,7 +37,7 @@ def test_the_status_says_that_the_host_runs(dev_host: DevHost) -> None:
 
 
 def test_functions_are_listed_with_their_bindings(dev_host: DevHost) -> None:
-    """Every function is there, settings in its bindings are resolved, and HTTP functions have a URL."""
+    """Every function is listed, settings in its bindings are resolved, and HTTP functions have a URL."""
     listed = {one["name"]: one for one in _admin(dev_host, "GET", "/admin/functions").json()}
 
     http = {"http_app_func", "item", "special", "broken", "guarded", "masters"}
@@ -47,7 +47,7 @@ def test_functions_are_listed_with_their_bindings(dev_host: DevHost) -> None:
 
 
 def test_a_queue_function_can_be_started_by_hand(dev_host: DevHost) -> None:
-    """202, and the function gets the input as if it had been a message."""
+    """The status is 202, and the function gets the input like a message."""
     answer = _admin(dev_host, "POST", "/admin/functions/take", json={"input": "by hand"})
 
     assert 202 == answer.status_code
@@ -55,7 +55,7 @@ def test_a_queue_function_can_be_started_by_hand(dev_host: DevHost) -> None:
 
 
 def test_a_timer_can_be_started_by_hand(dev_host: DevHost) -> None:
-    """202, and it ticks once more; its schedule goes on."""
+    """The status is 202, and the timer fires once more; its schedule continues."""
     before = len(dev_host.journalled("timer"))
     answer = _admin(dev_host, "POST", "/admin/functions/tick", json={})
 
@@ -64,7 +64,7 @@ def test_a_timer_can_be_started_by_hand(dev_host: DevHost) -> None:
 
 
 def test_what_cannot_be_started_is_refused_with_a_reason(dev_host: DevHost) -> None:
-    """Unknown functions, HTTP functions and bodies that are no object."""
+    """Unknown functions, HTTP functions and bodies that are not objects are refused."""
     answers = [
         _admin(dev_host, "POST", "/admin/functions/absent", json={}),
         _admin(dev_host, "POST", "/admin/functions/broken", json={}),

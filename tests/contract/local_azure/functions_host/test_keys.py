@@ -1,4 +1,4 @@
-"""A request to an HTTP function must carry a key that its level asks for, as on the Functions host."""
+"""A request to an HTTP function needs a key of the function's level, as on the Functions host."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ HOST_KEY, FUNCTION_KEY = "fixture-host-key", "fixture-function-key"
     ],
 )
 def test_a_key_opens_what_its_kind_opens(dev_host: DevHost, path: str, key: str | None, status: int) -> None:
-    """In the header or in the query; anonymous functions need none."""
+    """The key may be in the header or the query; anonymous functions need none."""
     header = {} if key is None else {"x-functions-key": key.encode()}
     query = {} if key is None else {"code": key}
     answers = [dev_host.request("GET", path, headers=header), dev_host.request("GET", path, params=query)]
@@ -38,12 +38,12 @@ def test_a_key_opens_what_its_kind_opens(dev_host: DevHost, path: str, key: str 
 
 
 def test_a_refusal_has_no_body_and_calls_nothing(dev_host: DevHost) -> None:
-    """Like the Functions host's; an unknown path or method is not found, with and without a key."""
+    """As on the Functions host, an unknown path or method is not found, with or without a key."""
     refused = dev_host.request("GET", "/guarded")
     assert (401, b"") == (refused.status_code, refused.content)
 
 
 def test_a_key_in_the_header_wins_over_one_in_the_query(dev_host: DevHost) -> None:
-    """Also where it is the wrong one."""
+    """This holds even if the header's key is wrong."""
     answer = dev_host.request("GET", "/guarded", headers={"x-functions-key": "wrong"}, params={"code": HOST_KEY})
     assert 401 == answer.status_code

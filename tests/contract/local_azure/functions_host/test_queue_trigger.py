@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.azurite, pytest.mark.xdist_group("functions_host")]
 
 
 def test_a_message_arrives_once_with_its_metadata(dev_host: DevHost, inbox: Queue) -> None:
-    """The function gets the decoded body, the id, the number of tries and the insertion time, and it is gone."""
+    """The function gets the decoded body, id, number of tries and insertion time; then the message is deleted."""
     sent = inbox.client.send_message(base64.b64encode("grüße {1}".encode()).decode())
 
     (entry,) = dev_host.wait_for_bodies("grüße {1}")
@@ -31,7 +31,7 @@ def test_a_message_arrives_once_with_its_metadata(dev_host: DevHost, inbox: Queu
 
 
 def test_a_failing_message_is_poisoned_after_its_tries(dev_host: DevHost, inbox: Queue, poison: Queue) -> None:
-    """After maxDequeueCount tries the original body lies in the poison queue."""
+    """After maxDequeueCount tries the original body is in the poison queue."""
     inbox.send("fail for ever")
     encoded = base64.b64encode(b"fail for ever").decode()
 
@@ -42,7 +42,7 @@ def test_a_failing_message_is_poisoned_after_its_tries(dev_host: DevHost, inbox:
 
 
 def test_a_function_that_exits_does_not_end_the_host(dev_host: DevHost, inbox: Queue) -> None:
-    """Its message fails like any other, and the next one is processed at its first delivery."""
+    """Its message fails like any other, and the next one is handled at its first delivery."""
     inbox.send("exit now")
     dev_host.process.await_line("failed: SystemExit: on purpose: the function ended the process")
     inbox.send("after the exit")
@@ -51,7 +51,7 @@ def test_a_function_that_exits_does_not_end_the_host(dev_host: DevHost, inbox: Q
 
 
 def test_a_message_in_another_encoding_is_poisoned_unread(dev_host: DevHost, inbox: Queue, poison: Queue) -> None:
-    """What is not base64 goes to the poison queue as it is, and the function does not get it."""
+    """A message that is not Base64 is moved unchanged to the poison queue without calling the function."""
     inbox.client.send_message("{not base64}")
 
     dev_host.process.await_line("was moved to queue inbox-poison: it is not base64")
@@ -61,7 +61,7 @@ def test_a_message_in_another_encoding_is_poisoned_unread(dev_host: DevHost, inb
 
 
 def test_a_message_is_held_while_its_function_runs(dev_host: DevHost, inbox: Queue) -> None:
-    """A run more than twice as long as the lease is not disturbed by a second delivery."""
+    """A run more than twice as long as the lease causes no second delivery."""
     inbox.send("sleep 7 long")
 
     wait_until(lambda: dev_host.journalled("slept"), what="the long run to end")
@@ -72,7 +72,7 @@ def test_a_message_is_held_while_its_function_runs(dev_host: DevHost, inbox: Que
 
 
 def test_a_queue_output_is_written_to_a_queue_made_for_it(dev_host: DevHost, azurite: Azurite) -> None:
-    """`Out[str]` becomes a message in base64."""
+    """`Out[str]` becomes a message in Base64."""
     answer = dev_host.request("POST", "/enqueue", content=b"copy me")
 
     assert 202 == answer.status_code
@@ -80,7 +80,7 @@ def test_a_queue_output_is_written_to_a_queue_made_for_it(dev_host: DevHost, azu
 
 
 def test_a_killed_host_loses_no_message(azurite: Azurite, tmp_path: Path) -> None:
-    """What was being worked on when the host was killed is delivered again to the next one."""
+    """What was being handled when the host was killed is delivered again to the next one."""
     settings = fixture_settings(azurite.connection_string(), "killed", tmp_path / "journal")
     first = start_dev_host(tmp_path, settings, "--queue-lease-s", "1")
     open_queue(azurite, "killed").send("sleep 30 cut off")

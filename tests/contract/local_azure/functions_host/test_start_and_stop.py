@@ -24,7 +24,7 @@ def say(req: func.HttpRequest) -> str:
 
 
 def _refused(app_folder: Path, **settings: str) -> str:
-    """Start an app that cannot start, and return what the host said about it."""
+    """Start an app that cannot start; return the host's message."""
     process = start_dev_host_process(app_folder, settings, "--storage-patience-s", "0.5", root=app_folder)
     assert 1 == process.await_end()
     (line,) = [line for line in process.output().splitlines() if line.startswith("dev host: ")]
@@ -60,14 +60,14 @@ def _write(app_folder: Path, source: str) -> None:
     ],
 )
 def test_an_app_that_cannot_be_indexed_is_explained_in_one_line(app_folder: Path, source: str, expected: str) -> None:
-    """The exit code is 1, and the only line about it names the exception and where it was raised."""
+    """The exit code is 1, and a single line names the exception and the place that raised it."""
     _write(app_folder, source)
 
     assert expected in _refused(app_folder)
 
 
 def test_a_missing_root_file_is_named(app_folder: Path) -> None:
-    """A package of the same name does not make up for function_app.py."""
+    """A package of the same name does not replace function_app.py."""
     (app_folder / "function_app").mkdir()
     (app_folder / "function_app" / "__init__.py").write_text("", encoding="utf-8")
 
@@ -75,7 +75,7 @@ def test_a_missing_root_file_is_named(app_folder: Path) -> None:
 
 
 def test_a_setting_that_a_binding_names_must_be_there(app_folder: Path) -> None:
-    """The function, the binding's text and the setting are named."""
+    """The message has the function, the binding's text and the setting."""
     _write(
         app_folder,
         "import azure.functions as f\na = f.FunctionApp()\n"
@@ -86,7 +86,7 @@ def test_a_setting_that_a_binding_names_must_be_there(app_folder: Path) -> None:
 
 
 def test_storage_that_does_not_answer_is_named(app_folder: Path) -> None:
-    """After some patience the host says which setting and address it waited for."""
+    """After a while the host names the setting and the address that it waited for."""
     port = free_port()
     storage = f"DefaultEndpointsProtocol=http;AccountName=a;AccountKey=AAAA;QueueEndpoint=http://127.0.0.1:{port}/a;"
     _write(
@@ -102,7 +102,7 @@ def test_storage_that_does_not_answer_is_named(app_folder: Path) -> None:
 
 
 def test_a_port_that_is_taken_is_named(app_folder: Path) -> None:
-    """Before the app is even imported."""
+    """The check comes before the import of the app."""
     _write(app_folder, "raise RuntimeError\n")
     with socket.socket() as holder:
         holder.bind(("127.0.0.1", 0))
@@ -120,7 +120,7 @@ def test_a_port_that_is_taken_is_named(app_folder: Path) -> None:
 
 
 def test_local_settings_are_read_and_the_environment_wins(app_folder: Path) -> None:
-    """An app without queues needs no storage; its settings come from the file, then from the environment."""
+    """An app without queues needs no storage; its settings come from the file and the environment overrides them."""
     _write(app_folder, HTTP_ONLY)
     (app_folder / "local.settings.json").write_text('{"Values": {"WORD": "file", "OTHER": "file"}}', encoding="utf-8")
     settings = {"WORD": "environment ", "FIXTURE_JOURNAL": str(app_folder / "journal")}
@@ -133,7 +133,7 @@ def test_local_settings_are_read_and_the_environment_wins(app_folder: Path) -> N
 
 
 def test_a_running_invocation_is_finished_before_the_end(azurite: Azurite, tmp_path: Path) -> None:
-    """SIGTERM lets it end, deletes its message and exits with 0."""
+    """After SIGTERM the invocation ends, its message is deleted, and the host exits with 0."""
     host = start_dev_host(tmp_path, fixture_settings(azurite.connection_string(), "stopping", tmp_path / "journal"))
     queue = open_queue(azurite, "stopping")
     queue.send("sleep 1 to the end")
@@ -145,7 +145,7 @@ def test_a_running_invocation_is_finished_before_the_end(azurite: Azurite, tmp_p
 
 
 def test_an_invocation_that_outlives_the_grace_is_left_to_the_next_host(azurite: Azurite, tmp_path: Path) -> None:
-    """The host ends in time with 0, and the message is still in the queue."""
+    """The host exits in time with 0, and the message is still in the queue."""
     settings = fixture_settings(azurite.connection_string(), "outliving", tmp_path / "journal")
     host = start_dev_host(tmp_path, settings, "--grace-s", "0.2")
     queue = open_queue(azurite, "outliving")

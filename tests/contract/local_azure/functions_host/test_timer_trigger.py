@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.azurite, pytest.mark.xdist_group("functions_host")]
 
 
 def test_a_timer_fires_on_its_schedule(dev_host: DevHost) -> None:
-    """Every second, with the schedule taken from a setting, and not past due."""
+    """It fires every second, with the schedule from a setting, and is not past due."""
     fired = wait_until(lambda: dev_host.journalled("timer")[2:], what="the third tick")
 
     assert False is fired[0]["past_due"]
@@ -20,7 +20,7 @@ def test_a_timer_fires_on_its_schedule(dev_host: DevHost) -> None:
 
 @pytest.mark.slow
 def test_a_timer_that_was_missed_fires_at_the_next_start_as_past_due(azurite: Azurite, tmp_path: Path) -> None:
-    """The last occurrence is remembered in the host's storage over a restart."""
+    """The host's storage keeps the last occurrence over a restart."""
     settings = fixture_settings(azurite.connection_string(), "late", tmp_path / "journal", schedule="*/2 * * * * *")
     settings["AzureFunctionsWebHost__hostid"] = "late-app"
     first = start_dev_host(tmp_path, settings)
@@ -44,7 +44,7 @@ def _log(azurite: Azurite) -> bytes:
 
 
 def _two_seconds_passed_since(log: Path) -> bool:
-    """By the clock of the file system: a probe written now is more than two seconds newer than ``log``."""
+    """Whether two seconds passed on the file system's clock: a new probe file is that much newer than ``log``."""
     probe = log.with_name("probe")
     probe.write_bytes(b"")
     return probe.stat().st_mtime - log.stat().st_mtime > 2.2

@@ -1,4 +1,4 @@
-"""What the validator accepts, the training reads: every compression, encoding, page version and column type.
+"""The training reads everything that the validator accepts: every compression, encoding, page version and type.
 
 The cases have to cover what the validator knows; a new compression or codec there fails here until it has a case.
 """
@@ -34,7 +34,7 @@ COMPRESSED: dict[str, Callable[[bytes], bytes]] = {
 BYTES = [b"ab%d" % (i % 7) for i in range(40)]
 LABELS = [i % 2 for i in range(40)]
 UNWRITABLE_CODECS = {"LZO", "LZ4"}
-"""No writer of Python writes them; pyarrow reads LZ4 as Hadoop wrote it, and neither side reads LZO."""
+"""No Python library writes these; pyarrow reads LZ4 as Hadoop wrote it, and neither side reads LZO."""
 CODEC_NAMES = {"UNCOMPRESSED": "none", "LZ4_RAW": "lz4"}
 ENCODINGS = {
     "PLAIN",
@@ -45,7 +45,7 @@ ENCODINGS = {
     "DELTA_BYTE_ARRAY",
     "BYTE_STREAM_SPLIT",
 }
-"""All of parquet.thrift but BIT_PACKED, which was for levels and is not written any more."""
+"""All encodings of parquet.thrift except BIT_PACKED, an obsolete encoding of levels."""
 BINARY = (
     pa.binary(),
     pa.large_binary(),
@@ -61,7 +61,7 @@ NUMBERS = (pa.float32(), pa.float64(), pa.int32(), pa.int64(), pa.bool_())
 
 @pytest.mark.parametrize("name", COMPRESSED)
 def test_every_compression_of_a_tfrecord_shard(tmp_path: Path, name: str) -> None:
-    """By content, whatever the name says."""
+    """The compression is detected from the content, not from the name."""
     assert set(get_args(Compression)) == {name.partition(" ")[0] for name in COMPRESSED}
     records = [example_bytes({"image": value, "label": label}) for value, label in zip(BYTES, LABELS, strict=True)]
     path = tmp_path / "train-00000-of-00001"
@@ -76,7 +76,7 @@ def test_every_compression_of_a_tfrecord_shard(tmp_path: Path, name: str) -> Non
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
 @pytest.mark.parametrize("codec", sorted(set(CODECS) - UNWRITABLE_CODECS))
 def test_every_codec_and_page_version_of_a_parquet_shard(tmp_path: Path, codec: str, version: str) -> None:
-    """Codecs as the validator lists them."""
+    """The codecs are those that the validator lists."""
     options = {"compression": CODEC_NAMES.get(codec, codec), "data_page_version": version}
     path = parquet(tmp_path, pa.array(BYTES), pa.array(LABELS), **options)
     assert {codec} == {chunk(path, i).compression.replace("LZ4", "LZ4_RAW") for i in range(2)}
@@ -86,7 +86,7 @@ def test_every_codec_and_page_version_of_a_parquet_shard(tmp_path: Path, codec: 
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
 @pytest.mark.parametrize("encoding", sorted(ENCODINGS))
 def test_every_encoding_of_a_parquet_shard(tmp_path: Path, encoding: str, version: str) -> None:
-    """Each on a column that may have it."""
+    """Each encoding is tried on a column that may have it."""
     label = pa.array(LABELS).cast(pa.bool_() if encoding == "RLE" else pa.int64())
     column = "image" if "BYTE_ARRAY" in encoding else "label"
     options: dict[str, Any] = {"use_dictionary": True}
@@ -100,7 +100,7 @@ def test_every_encoding_of_a_parquet_shard(tmp_path: Path, encoding: str, versio
 @pytest.mark.parametrize("kind", BINARY, ids=str)
 @pytest.mark.parametrize("wrapped", ["", "hugging_face", "dictionary"])
 def test_every_type_of_bytes(tmp_path: Path, kind: pa.DataType, wrapped: str) -> None:
-    """As Arrow names them, in a structure as Hugging Face writes it, and as a dictionary."""
+    """Types of Arrow, the structure that Hugging Face writes, and dictionaries."""
     plain = pa.array(BYTES, pa.binary()).cast(pa.binary(3) if kind == pa.binary(3) else pa.large_binary())
     column = plain.cast(kind)
     if wrapped == "hugging_face":
@@ -117,7 +117,7 @@ def test_every_type_of_bytes(tmp_path: Path, kind: pa.DataType, wrapped: str) ->
 @pytest.mark.parametrize("list_of", LISTS)
 @pytest.mark.parametrize("kind", NUMBERS, ids=str)
 def test_every_type_of_numbers(tmp_path: Path, list_of: Any, kind: pa.DataType) -> None:
-    """In every kind of list; labels of every type of whole numbers."""
+    """Every kind of list; labels of every integer type."""
     rows = [[0, i % 2] for i in range(40)]
     column = pa.array([[bool(n) for n in row] if kind == pa.bool_() else row for row in rows], list_of(kind))
     label = kind if not pa.types.is_floating(kind) else pa.int64()
@@ -126,7 +126,7 @@ def test_every_type_of_numbers(tmp_path: Path, list_of: Any, kind: pa.DataType) 
 
 
 def test_the_cases_cover_every_physical_type(tmp_path: Path) -> None:
-    """Those that the validator lets be a feature."""
+    """They are all physical types that the validator accepts for a feature."""
     kinds = [*NUMBERS, pa.binary(), pa.binary(3)]
     columns = {str(kind): pa.array([], kind) for kind in kinds}
     pq.write_table(pa.table(columns), tmp_path / "s.parquet")

@@ -1,4 +1,4 @@
-"""What each rank sees: played here in one process, rank after rank."""
+"""Which records each rank reads; one process plays all ranks, one after the other."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from training_job.rank_plan import BatchShape, RecordRange, SplitPlan, plan_eval
 IMAGE = FeatureSpec(name="image", kind="float", shape=(1, 2, 1))
 LABEL = FeatureSpec(name="label", kind="int64")
 SIZES = (5, 1, 17, 9)
-"""Sizes of uneven shards; the label counts all records, so each differs from all others."""
+"""Sizes of uneven shards; labels count all records, so that each is unique."""
 
 
 FOLDERS = {".parquet": "split=train/"}
-"""Spark's tables lie in folders."""
+"""Spark writes its tables in folders."""
 
 
 def number_of_shards(suffix: str) -> list[ManifestShard]:
@@ -119,7 +119,7 @@ def labels(batches: Any) -> list[list[int]]:
 
 
 def by_step(written_shards: Any, batch: BatchShape, epoch: int = 0, skip: int = 0, **options: Any) -> list[list[int]]:
-    """What all ranks together see in each step."""
+    """Return what all ranks together read in each step."""
     ranks = [
         labels(data_of(written_shards, rank, batch, num_classes=32, **options).training_epoch(epoch, skip))
         for rank in range(batch.world_size)
@@ -129,7 +129,7 @@ def by_step(written_shards: Any, batch: BatchShape, epoch: int = 0, skip: int = 
 
 @pytest.mark.parametrize("world_size", [3, 5])
 def test_padded_every_record_is_seen_by_some_rank(written_shards: Any, world_size: int) -> None:
-    """Also with more ranks than shards: all 32 once, and what fills up the last step a second time."""
+    """With more ranks than shards, too: all 32 records once, and the padding of the last step a second time."""
     steps = by_step(written_shards, shape(world_size, 3), remainder="pad")
     seen = Counter(chain(*steps))
     assert set(range(32)) == set(seen)
@@ -138,23 +138,23 @@ def test_padded_every_record_is_seen_by_some_rank(written_shards: Any, world_siz
 
 @pytest.mark.parametrize("world_size", [1, 2])
 def test_a_step_is_the_same_for_every_number_of_ranks(written_shards: Any, world_size: int) -> None:
-    """Four lanes shared by one, two or four ranks: the same records in every step, in the same order."""
+    """One, two or four ranks share four lanes: every step has the same records in the same order."""
     expected = by_step(written_shards, shape(4, 2, 4))
     assert expected == by_step(written_shards, shape(world_size, 8 // world_size, 4))
 
 
 def test_an_accumulated_step_has_the_records_of_a_whole_one(written_shards: Any) -> None:
-    """Two batches of two make the step that one batch of four makes."""
+    """Two batches of two form the same step as one batch of four."""
     assert by_step(written_shards, shape(2, 4)) == by_step(written_shards, shape(2, 2, accumulation=2))
 
 
 def test_an_epoch_goes_on_where_it_was_left(written_shards: Any) -> None:
-    """Skipping two steps leaves the others as they were."""
+    """Skipping two steps does not change the other steps."""
     assert by_step(written_shards, shape(2, 3))[2:] == by_step(written_shards, shape(2, 3), skip=2)
 
 
 def test_epochs_and_seeds_have_orders_of_their_own(written_shards: Any) -> None:
-    """The same twice, another in another epoch or with another seed."""
+    """The order is the same when repeated, but differs in another epoch or with another seed."""
     first = by_step(written_shards, shape(2, 4))
     assert first == by_step(written_shards, shape(2, 4))
     assert first != by_step(written_shards, shape(2, 4), epoch=1)
@@ -162,7 +162,7 @@ def test_epochs_and_seeds_have_orders_of_their_own(written_shards: Any) -> None:
 
 
 def test_an_epoch_leaves_no_function_behind(written_shards: Any) -> None:
-    """TensorFlow keeps those of some datasets for good: after an epoch it knows none that it did not know before."""
+    """TensorFlow keeps the functions of some datasets for ever; after an epoch there are no new ones."""
     data = data_of(written_shards, 0, shape(2, 4), num_classes=32)
     validation = data_of(written_shards, 0, shape(2, 4), num_classes=32, validation_split="train")
 
@@ -188,14 +188,14 @@ def test_an_evaluation_counts_every_record_once(written_shards: Any, world_size:
 
 
 def test_pixels_are_those_that_were_written(written_shards: Any) -> None:
-    """The first pixel is the label's number, the second one half."""
+    """The first pixel is the label, the second one is half of it."""
     for images, batch_labels, _ in data_of(written_shards, 0, shape(1, 8), num_classes=32).training_epoch(0):
         expected = np.stack([batch_labels.numpy(), np.full(8, 0.5)], axis=-1).reshape(8, 1, 2, 1)
         np.testing.assert_array_equal(expected, images.numpy())
 
 
 def test_a_label_out_of_range_is_named(written_shards: Any) -> None:
-    """Rather than a loss that is no number, or an index behind the end."""
+    """The alternative would be a NaN loss or an index out of range."""
     data = data_of(written_shards, 0, shape(1, 8), num_classes=20, label_offset=1)
     batches = iter(data.training_epoch(0))
     message = r"^num_classes: 20 and label_offset: 1, but there is a label \d+\.$"
@@ -205,7 +205,7 @@ def test_a_label_out_of_range_is_named(written_shards: Any) -> None:
 
 @pytest.mark.parametrize("data_format", ["tfrecord", "parquet"])
 def test_both_formats_tell_what_a_record_has(tmp_path: Path, data_format: str) -> None:
-    """For a message: the label, whether there is an image, and all names."""
+    """Error messages use it: the label, whether there is an image, and all names."""
     path, rows = tmp_path / "s", [(0.0, 3), (None, 4), (1.0, None)]
     if data_format == "parquet":
         columns = [None if x is None else [x, x] for x, _ in rows]
@@ -225,7 +225,7 @@ def test_both_formats_tell_what_a_record_has(tmp_path: Path, data_format: str) -
 
 
 def test_a_parquet_shard_without_the_column_says_so_once(tmp_path: Path) -> None:
-    """All of its rows lack it."""
+    """All rows of the shard lack it, so one message is enough."""
     path = tmp_path / "s"
     pq.write_table(pa.table({"image_raw": [[0.0, 1.0]] * 3, "label": [1] * 3}), path)
     (record,) = ParquetSource(path_of=lambda _: path, image=PAIR, label=LABEL).facts("s")
@@ -233,7 +233,7 @@ def test_a_parquet_shard_without_the_column_says_so_once(tmp_path: Path) -> None
 
 
 def test_a_rank_keeps_its_shards_where_a_cache_wants_it(written_shards: Any) -> None:
-    """What is read in the first epoch is what is read in all others, in other orders."""
+    """Later epochs read the same records as the first one, in other orders."""
     data = data_of(written_shards, 1, shape(2, 4), num_classes=32)
     fixed = LaneData(**{**vars(data), "fixed_cut": True})
     first, second = (list(chain(*labels(fixed.training_epoch(epoch)))) for epoch in (0, 1))
@@ -245,7 +245,7 @@ def test_a_rank_keeps_its_shards_where_a_cache_wants_it(written_shards: Any) -> 
 
 @pytest.mark.parametrize("world_size", [2, 5])
 def test_an_evaluation_reads_no_shard_but_those_it_names(written_shards: Any, world_size: int) -> None:
-    """With all other shards gone the rank still counts its records, so a cache keeps no others."""
+    """With all other shards deleted, the rank still counts its records, so a cache keeps no others."""
     folder, shards = written_shards
     for rank in range(world_size):
         data = data_of(written_shards, rank, shape(world_size, 4), num_classes=32, validation_split="train")
@@ -269,7 +269,7 @@ def records_of(names: Sequence[str]) -> set[int]:
 @pytest.mark.parametrize("world_size", [1, 2, 3, 7])
 @pytest.mark.parametrize("epoch", [None, 0, 5])
 def test_each_shard_is_begun_by_one_rank(written_shards: Any, world_size: int, epoch: int | None) -> None:
-    """So its content is checked once, however many ranks share its records."""
+    """The content is therefore checked once, however many ranks share the shard's records."""
     ranks = [data_of(written_shards, rank, shape(world_size, 2), num_classes=32) for rank in range(world_size)]
     begun = [name for rank in ranks for name in rank.begun_shards(epoch)]
     assert sorted(shard.name for shard in written_shards[1]) == sorted(begun)
@@ -280,7 +280,7 @@ LANE = (RecordRange(shard="s", start=0, stop=3),)
 
 
 def test_a_damaged_parquet_shard_is_said_without_a_stack_trace(tmp_path: Path) -> None:
-    """The shard, the columns and pyarrow's reason."""
+    """The message has the shard, the columns and pyarrow's reason."""
     path = tmp_path / "s.parquet"
     pq.write_table(pa.table({"image": [[0.0, 1.0]] * 3, "label": [1] * 3}), path)
     path.write_bytes(path.read_bytes()[:-8] + b"\xff" * 8)
@@ -297,7 +297,7 @@ def test_a_damaged_parquet_shard_is_said_without_a_stack_trace(tmp_path: Path) -
     "kind", [pa.list_, pa.large_list, lambda item: pa.list_(item, 2), pa.list_view, pa.large_list_view]
 )
 def test_lists_of_every_kind(tmp_path: Path, kind: Callable[[pa.DataType], pa.DataType]) -> None:
-    """Numbers are read out of any list that pyarrow writes."""
+    """Numbers are read from any kind of list that pyarrow writes."""
     column = pa.array([[0.0, 1.0]] * 3, kind(pa.float32()))
     pq.write_table(pa.table({"image": column, "label": [1] * 3}), tmp_path / "s.parquet")
     data = ParquetSource(path_of=lambda _: tmp_path / "s.parquet", image=PAIR, label=LABEL).lane(LANE)
@@ -307,7 +307,7 @@ def test_lists_of_every_kind(tmp_path: Path, kind: Callable[[pa.DataType], pa.Da
 @pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary(), pa.binary_view()])
 @pytest.mark.parametrize("is_of_hugging_face", [True, False])
 def test_bytes_of_every_kind(tmp_path: Path, kind: pa.DataType, *, is_of_hugging_face: bool) -> None:
-    """Images are read out of any column of bytes that pyarrow writes, also within Hugging Face's structure."""
+    """Images are read from any column of bytes that pyarrow writes, including Hugging Face's structure."""
     column = pa.array([b"png"] * 3, kind)
     if is_of_hugging_face:
         column = pa.StructArray.from_arrays([column, pa.array(["path"] * 3, pa.string_view())], ["bytes", "path"])
@@ -318,7 +318,7 @@ def test_bytes_of_every_kind(tmp_path: Path, kind: pa.DataType, *, is_of_hugging
 
 
 def test_a_damaged_tfrecord_shard_is_said(tmp_path: Path) -> None:
-    """In TensorFlow's words, without the names of its graph."""
+    """The message is TensorFlow's, without the names of its graph."""
     path = tmp_path / "s"
     path.write_bytes(b"no record at all")
     data = TfrecordSource(path_of=lambda _: path, image=PAIR, label=LABEL).lane(LANE)
@@ -327,7 +327,7 @@ def test_a_damaged_tfrecord_shard_is_said(tmp_path: Path) -> None:
 
 
 def test_a_shard_that_ends_too_soon_is_said() -> None:
-    """The steps are planned from the manifest."""
+    """The steps are planned from the manifest, so missing records are an error."""
     with pytest.raises(UnreadableDataError, match="Rank 2 has no more batches: a shard holds fewer records"):
         next_batch(iter(tf.data.Dataset.range(0)), 2)
 
@@ -348,7 +348,7 @@ def drawn(rank: int = 0, seed: int = 0, accumulation: int = 1) -> SyntheticData:
 
 
 def test_an_epoch_has_as_many_batches_as_planned() -> None:
-    """Fewer where some were taken before, and the same for an evaluation."""
+    """There are fewer if some were already used, and the same holds for an evaluation."""
     assert (5, 3, 5) == (
         len(list(drawn().training_epoch(0))),
         len(list(drawn().training_epoch(0, skip_steps=2))),
@@ -357,7 +357,7 @@ def test_an_epoch_has_as_many_batches_as_planned() -> None:
 
 
 def test_a_batch_looks_like_one_of_images() -> None:
-    """Pixels of 0 to 255 in the model's shape, labels of the classes, every record with weight 1."""
+    """It has pixels from 0 to 255 in the model's shape, labels of the classes, and weight 1 for every record."""
     images, labels, weights = (part.numpy() for part in next(iter(drawn().training_epoch(0))))
     assert ((4, 3, 2, 1), (4,), [1.0] * 4) == (images.shape, labels.shape, weights.tolist())
     assert 0 <= images.min() < 100 < images.max() <= 255
@@ -365,7 +365,7 @@ def test_a_batch_looks_like_one_of_images() -> None:
 
 
 def test_accumulated_batches_have_an_axis_of_their_own() -> None:
-    """In training, not in evaluation."""
+    """This holds for training, not for evaluation."""
     data = drawn(accumulation=3)
     assert ((3, 4, 3, 2, 1), (4, 3, 2, 1)) == (
         next(iter(data.training_epoch(0)))[0].shape,
@@ -374,7 +374,7 @@ def test_accumulated_batches_have_an_axis_of_their_own() -> None:
 
 
 def test_ranks_and_seeds_have_pixels_of_their_own() -> None:
-    """And the same rank with the same seed the same ones."""
+    """The same rank with the same seed gets the same pixels."""
     first, again, other_rank, other_seed = (
         next(iter(data.training_epoch(0)))[0].numpy() for data in (drawn(), drawn(), drawn(rank=1), drawn(seed=1))
     )

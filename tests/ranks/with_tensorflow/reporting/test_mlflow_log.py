@@ -1,4 +1,4 @@
-"""MLflow, in files: a run of our own, or the one that Azure ML has begun."""
+"""MLflow runs in files: one that the training creates, or the one that Azure ML has started."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from training_job.reporting.mlflow_log import EXPERIMENT, MlflowLog
 
 @pytest.fixture(autouse=True)
 def files(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No server is named, and files are meant."""
+    """Configure MLflow to write files, without a server."""
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     monkeypatch.delenv("MLFLOW_RUN_ID", raising=False)
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
@@ -34,7 +34,7 @@ def trained(folder: Path) -> None:
 
 
 def test_without_a_server_a_run_of_our_own_is_begun_and_ended(tmp_path: Path) -> None:
-    """With parameters, metrics by step, and the report."""
+    """The run has parameters, metrics by step, and the report."""
     trained(tmp_path)
     client = MlflowClient(tracking_uri=(tmp_path / "own").as_uri())
     experiment = client.get_experiment_by_name(EXPERIMENT)
@@ -47,7 +47,7 @@ def test_without_a_server_a_run_of_our_own_is_begun_and_ended(tmp_path: Path) ->
 
 
 def test_azure_mls_run_is_written_to_and_left_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its end is Azure ML's to declare, and nothing is written anywhere else."""
+    """Azure ML itself ends its run, and nothing is written anywhere else."""
     server = (tmp_path / "server").as_uri()
     client = MlflowClient(tracking_uri=server)
     run_id = client.create_run(client.create_experiment("azure")).info.run_id

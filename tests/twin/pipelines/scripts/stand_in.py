@@ -1,4 +1,4 @@
-"""Stands in for a training: takes its arguments, leaves its report and model, and takes no time.
+"""A stand-in for a training: it accepts the arguments, writes a report and a model, and takes no time.
 
 What it reports, or how it ends, comes from the pipeline's environment variables.
 """
@@ -18,7 +18,7 @@ from shared.training_report import TrainingReport
 
 
 def main() -> int:
-    """Do what the pipeline says; return the exit status."""
+    """Do what the pipeline's variables say; return the exit status."""
     parser = argparse.ArgumentParser()
     for name in ("data", "manifest", "output", "checkpoint", "report"):
         parser.add_argument(f"--{name}", type=Path, required=True)
@@ -44,7 +44,7 @@ def main() -> int:
 
 
 def leave_report(arguments: argparse.Namespace, val_accuracy: float) -> None:
-    """Write what the root of a training leaves; FileNotFoundError where a shard of the manifest is not there."""
+    """Write what a training's root writes; raise FileNotFoundError if a shard of the manifest is missing."""
     manifest = Manifest.from_json(arguments.manifest.read_text())
     missing = [shard.name for shard in manifest.shards if not (arguments.data / shard.name).is_file()]
     if missing:
@@ -56,7 +56,7 @@ def leave_report(arguments: argparse.Namespace, val_accuracy: float) -> None:
 
 
 def report(manifest: Manifest, val_accuracy: float) -> TrainingReport:
-    """Return a report that fits the manifest and this job."""
+    """Return a report that matches the manifest and this job."""
     now = datetime.now(UTC).isoformat()
     return TrainingReport(
         run_id=os.environ["AZUREML_RUN_ID"],

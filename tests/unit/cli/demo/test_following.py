@@ -78,7 +78,7 @@ def test_a_bad_end_is_an_error_with_its_reason(state: str) -> None:
 
 
 def test_a_rejected_shard_ends_the_demo() -> None:
-    """Without its shards the version will never be whole."""
+    """The version cannot become complete without the shard."""
     with pytest.raises(DemoError, match="1 shards were rejected"):
         follow(Script(Observation(rejected={"train-0": "crc"})))
 
@@ -103,7 +103,7 @@ def test_the_end_is_when_the_recipients_were_notified() -> None:
 
 
 def test_phases_follow_the_runs_state() -> None:
-    """Before there is a run, the version decides."""
+    """The version decides until there is a run."""
     observations = [Observation(), Observation(fingerprint="f"), *(Observation(run=replace(RUN, state=s)) for s in
                     ("planned", "submitted", "queued", "running", "completed"))]  # fmt: skip
     expected = ["validation", "submission", "submission", "waiting_for_nodes", "waiting_for_nodes", "training"]

@@ -36,7 +36,7 @@ def test_no_change_is_no_sentence() -> None:
     ],
 )
 def test_each_change_is_one_sentence(now: Observation, sentence: str) -> None:
-    """In words, with the figures."""
+    """Each sentence has the figures."""
     assert [sentence] == list(sentences(Observation(), now))
 
 

@@ -81,7 +81,7 @@ def test_a_report_has_the_members_that_the_issue_names() -> None:
 
 
 def test_only_the_function_apps_calls_of_the_submission_count() -> None:
-    """Not what came before the closing or after the submission was on record, nor what others called."""
+    """Calls before the closing, after the submission was recorded, and by others do not count."""
     calls = [call(-1, "GET"), call(0.5, "GET", OPERATOR_IDENTITY), call(1, "PUT"), call(1.5, "GET", None)]
     counted = submission_calls([*calls, call(3, "GET")], run_id="r", since=CLOSED, until=SUBMITTED)
     assert ["PUT"] == [each["method"] for each in counted]

@@ -68,7 +68,7 @@ def test_everything_that_a_submission_refers_to_is_registered(publication: Publi
 
 
 def test_environments_of_pipelines_are_registered_under_the_version_that_jobs_name(publication: Publication) -> None:
-    """On Landfall's image, or with an image of their own."""
+    """They are based on Landfall's image or on their own."""
     workspace, base = MemoryWorkspace(), environment_version(IMAGE)
     owns = [OwnEnvironment(conda_file="{}"), OwnEnvironment(image=IMAGE.replace("1", "2"))]
     publish(replace(publication, environments=owns), workspace, lambda _line: None)
@@ -80,7 +80,7 @@ def test_environments_of_pipelines_are_registered_under_the_version_that_jobs_na
 def test_files_of_pipelines_are_registered_under_the_version_that_jobs_name(
     publication: Publication, tmp_path: Path
 ) -> None:
-    """Once; a file that was written since its digest was made would stand under a wrong version."""
+    """They are registered once; a file that changed after its digest was made would have a wrong version."""
     (tmp_path / "weights.h5").write_bytes(b"w")
     files, workspace = read_files(tmp_path, ["weights.h5"]), MemoryWorkspace()
     said: list[str] = []
@@ -115,7 +115,7 @@ def test_publishing_twice_creates_nothing_the_second_time(publication: Publicati
 
 
 def test_accounts_that_are_not_named_leave_their_datastores_alone() -> None:
-    """Only the data account's datastore is registered when only that account is given."""
+    """Only the data account's datastore is registered if only that account is passed."""
     containers = Containers(data_account="data", host_account=None)
     assert {"landfall_datasets": ("data", "datasets")} == containers.by_datastore()
 
@@ -171,7 +171,7 @@ def test_changed_code_has_another_digest(tmp_path: Path, change: str) -> None:
 
 
 def test_the_code_is_published_with_the_commit_that_has_it(publication: Publication) -> None:
-    """With a mark and the files that are not as they are there, and without one where the folder is no clone."""
+    """Changed files are marked and named; there is no commit if the folder is not in a clone."""
     root, said = publication.root, list[str]()
 
     def commits() -> list[str | None]:

@@ -83,7 +83,7 @@ def test_a_cluster_gets_the_first_size_that_region_and_quota_have(offered: Regio
 
 
 def test_the_choice_says_why_the_preferred_sizes_were_passed_over() -> None:
-    """In the order of preference."""
+    """The sizes are listed in the order of preference."""
     quotas = {"Standard NDASv4_A100 Family Cluster Dedicated vCPUs": 100}
     words = choose_size(wanted(VOLTA, AMPERE, HOPPER), region(quotas=quotas)).words
     assert words.startswith(f"{HOPPER}, because {VOLTA} is retired")

@@ -239,7 +239,7 @@ def test_every_provider_of_the_templates_is_registered() -> None:
 
 @pytest.mark.parametrize("name", ["AZURE_SUBSCRIPTION_ID", "AZURE_LOCATION", "LANDFALL_BASE_IMAGE"])
 def test_a_missing_value_names_the_command_that_sets_it(name: str, programs: AzurePrograms, pipelines: Path) -> None:
-    """Before any other program is called."""
+    """No other program is called before."""
     programs.environment = {key: value for key, value in FIRST.items() if key != name}
     with pytest.raises(CliError, match=f"{name} .*azd env set"):
         before(programs, pipelines)
@@ -262,7 +262,7 @@ def test_a_machine_without_az_says_how_to_get_it(pipelines: Path, monkeypatch: p
 
 @pytest.fixture
 def provisioned(programs: AzurePrograms, pipelines: Path) -> AzurePrograms:
-    """After `azd provision`: the registry is empty."""
+    """The state after `azd provision`: the registry is empty."""
     before(programs, pipelines)
     programs.environment |= OUTPUTS
     version = image_version(REPOSITORY, BASE)
@@ -380,7 +380,7 @@ def test_the_app_is_awaited(app: tuple[type[_App], str], capsys: pytest.CaptureF
 
 
 def test_an_app_that_stays_ill_is_reported(app: tuple[type[_App], str]) -> None:
-    """With its last answer, and where to look."""
+    """The report has its last answer and the place to look."""
     handler, url = app
     handler.answers = [(503, b"")]
     with pytest.raises(CliError, match=r"is not healthy after 0 s: HTTP 503\. The app's log has the reason"):
@@ -413,7 +413,7 @@ def smoke_tests(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[s
 def test_a_deployment_ends_with_a_smoke_test_that_can_be_repeated(
     programs: AzurePrograms, smoke_tests: list[tuple[str, str]], tmp_path: Path
 ) -> None:
-    """With the key of the app and the account of the data; where it does not pass, the hook says what to do."""
+    """The hook uses the app's key and the data account; if the smoke test fails, it says what to do."""
     programs.answer(answers={"az functionapp keys list": {"functionKeys": {"default": "k"}}})
     with pytest.raises(CliError, match="azd hooks run postdeploy"):
         smoke_test(tmp_path, AzdEnvironment(values=SMOKE))
@@ -425,7 +425,7 @@ def test_a_deployment_ends_with_a_smoke_test_that_can_be_repeated(
 def test_a_smoke_test_may_be_left_out(
     programs: AzurePrograms, smoke_tests: list[tuple[str, str]], tmp_path: Path
 ) -> None:
-    """By a setting, or by removing its pipeline; nothing is asked then."""
+    """A setting does this, or the removal of its pipeline; no request is sent then."""
     smoke_test(tmp_path, AzdEnvironment(values=SMOKE | {"LANDFALL_SMOKE": "off"}))
     (tmp_path / "pipelines" / "smoke.yaml").unlink()
     smoke_test(tmp_path, AzdEnvironment(values=SMOKE))

@@ -164,7 +164,7 @@ def test_a_whole_deployment_has_no_finding(pipelines: Path, tmp_path: Path, monk
 
 
 def test_the_roles_are_those_of_the_security_page() -> None:
-    """Which a test compares with the templates; a deployer and the data's owners do no work themselves."""
+    """Another test compares the page with the templates; deployers and data owners are not checked."""
     rows = {(one.who.strip("`"), one.role, one.scope) for one in documented_grants()}
     assert {row for row in rows if row[0] in GRANTS} == {
         (who, role, scope) for who, grants in GRANTS.items() for role, scope in grants
@@ -221,7 +221,7 @@ MISTAKES = [
 
 @pytest.mark.parametrize(("answers", "said"), MISTAKES, ids=[said[:30] for _, said in MISTAKES])
 def test_what_is_wrong_in_azure_is_found(answers: dict[str, Any], said: str, programs: Az, pipelines: Path) -> None:
-    """One thing, and only that; the templates mend it."""
+    """One thing, and only that; the templates correct it."""
     programs.answers = answers
     [(_, says, fix)] = wrong(examined(pipelines))
     assert said in says
@@ -239,7 +239,7 @@ def test_a_missing_system_topic_is_found_with_its_roles(programs: Az, pipelines:
 
 
 def test_a_role_above_the_scope_is_enough(programs: Az, pipelines: Path) -> None:
-    """As an organisation may assign it to the resource group."""
+    """An organisation may assign it to the resource group."""
     key = "az role assignment list --assignee p-cluster"
     programs.answers = changed(key, 4, "scope", value=GROUP)
     assert [] == wrong(examined(pipelines))

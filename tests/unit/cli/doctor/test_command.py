@@ -33,7 +33,7 @@ def diagnosis(*checks: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.fixture(autouse=True)
 def no_twin(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever runs on this machine."""
+    """Hide a twin that runs on this machine."""
     monkeypatch.setattr("cli.doctor.emulator.running_twin_of_this_clone", lambda: None)
 
 

@@ -109,7 +109,7 @@ def test_an_item_that_does_not_arrive_in_time_is_unknown(
 
 
 def test_a_query_that_is_refused_names_the_role_to_grant(programs: AzurePrograms) -> None:
-    """And a workspace that cannot be listed needs another look."""
+    """A workspace that cannot be listed leads to another fix."""
     programs.answer(fails_at=2)
     refused = looked(300)
     assert (CheckState.UNKNOWN, GRANT) == (refused.state, refused.fix)
@@ -131,7 +131,7 @@ def test_an_answer_of_another_shape_is_unknown(tables: Any, programs: AzureProgr
 
 @pytest.mark.parametrize("trace", ["", "None", '" | union *', TRACE + "0", TRACE.upper().replace("7", "F")])
 def test_what_is_no_trace_gets_into_no_query(trace: str, programs: AzurePrograms) -> None:
-    """As an app of another release, or another program at this address, may state it."""
+    """An app of another release, or another program at this URL, may send such a value."""
     found = read_back(DEPLOYMENT, trace, 0)
     assert (CheckState.UNKNOWN, "azd deploy", []) == (found.state, found.fix, programs.calls)
 
@@ -157,10 +157,16 @@ def test_an_item_is_waited_for_where_it_was_sent_and_nothing_else_is_wrong(
     waited: list[int],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A deployment that is still being mended is not kept waiting."""
+    """A deployment that is still being corrected is not kept waiting."""
 
     def check(part: str, subject: str, state: CheckState) -> dict[str, str]:
-        return {"part": part, "subject": subject, "state": state, "says": "", "fix": "" if state is OK else "mend it"}
+        return {
+            "part": part,
+            "subject": subject,
+            "state": state,
+            "says": "",
+            "fix": "" if state is OK else "correct it",
+        }
 
     stated = dict.fromkeys(("subscription_id", "resource_group", "workspace", "environment_id"), "x")
     body = {"at": datetime.now(UTC).isoformat(), "in_azure": True, "telemetry_trace": TRACE, **stated}

@@ -150,7 +150,7 @@ def test_a_command_line_of_intel_mpi_is_understood(tmp_path: Path) -> None:
     ],
 )
 def test_other_command_lines(command: str, processes: int, arguments: list[str]) -> None:
-    """With either spelling of the options, without MPI, and with what only a shell understands."""
+    """Both spellings of the options, no MPI, and syntax that only a shell understands."""
     job = job_of({"nodeCount": 2, "customToolkitSettings": {"commandLine": command}})
     assert (processes, arguments) == (job.num_processes, job.arguments)
 
@@ -177,13 +177,13 @@ def test_variables_of_a_command_line_are_taken_over_wherever_they_stand() -> Non
     ],
 )
 def test_each_variable_of_the_service_has_what_stands_for_it(argument: str, words: str) -> None:
-    """In the line about the argument, whose flag goes with it."""
+    """The line about the argument, whose flag is removed, names the replacement."""
     job = job_of({"horovodSettings": HOROVOD | {"commandLineArgs": f"--x {argument} --y 1"}})
     assert (["--y", "1"], [True]) == (job.arguments, [words in each.instead for each in job.not_mapped])
 
 
 def test_tensorflow_in_one_process_is_imported(tmp_path: Path) -> None:
-    """Which is how Keras ran; its arguments were those of the master."""
+    """Keras ran in this way; its arguments were those of the master."""
     settings = {"pythonScriptFilePath": "$AZ_BATCHAI_INPUT_CODE/mnist.py", "masterCommandLineArgs": "--epochs 2"}
     inputs = [{"id": "CODE", "path": f"{ROOT}/code"}, {"id": "SET", "path": f"{ROOT}/data"}]
     job = {"nodeCount": 1, "tensorFlowSettings": settings, "inputDirectories": inputs}
@@ -213,7 +213,7 @@ def test_each_process_of_custom_mpi_runs_the_command() -> None:
      ("P99D", 1814400, True), ("soon", 604800, True), ("P" + "9" * 9999 + "D", 604800, True)],
 )  # fmt: skip
 def test_time_limits(stated: str, seconds: int, is_listed: bool) -> None:  # noqa: FBT001
-    """In either spelling; what a pipeline cannot have is changed, and listed."""
+    """Both spellings are read; a value that a pipeline cannot have is changed and listed."""
     job = job_of({"horovodSettings": HOROVOD, "constraints": {"maxWallClockTime": stated}})
     assert (seconds, is_listed) == (job.timeout_s, any("maxWallClockTime" in n.member for n in job.not_mapped))
 
@@ -230,7 +230,7 @@ def test_a_flat_job_of_the_old_command_line_is_read(tmp_path: Path) -> None:
 
 
 def test_a_file_that_exists_is_not_overwritten(tmp_path: Path) -> None:
-    """Neither is a folder made."""
+    """No folder is created either."""
     path = written(tmp_path, {"horovodSettings": HOROVOD})
     file = tmp_path / "pipelines" / "x.yaml"
     file.write_text("mine")
@@ -279,7 +279,7 @@ def test_a_file_that_exists_is_not_overwritten(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_no_job_is_refused(tmp_path: Path, content: str, words: str) -> None:
-    """With the thing, the problem and the fix, and no file is left."""
+    """The error has the thing, the problem and the fix, and no file is left."""
     path = written(tmp_path, {})
     path.write_text(content)
     status, out = run(path, "--to", tmp_path / "pipelines" / "x.yaml")

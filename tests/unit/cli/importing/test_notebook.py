@@ -78,7 +78,7 @@ def test_magics_and_shell_commands_stay_as_comments(capsys: pytest.CaptureFixtur
 
 
 def test_plots_are_left_out_and_the_script_runs(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """Also functions that only draw; a line that does something else too stays, with what it needs."""
+    """This includes functions that only draw; a line that does something else is kept, with what it needs."""
     text, left_out = made(
         capsys, tmp_path, "x = 3\nimport matplotlib.pyplot as plt", SHOWING.rsplit("\n", 1)[0], FUNCTIONS
     )
@@ -119,13 +119,13 @@ def test_what_a_script_may_not_have_is_named(capsys: pytest.CaptureFixture[str],
     path.write_bytes(notebook("x = await f()"))
     assert 0 == landfall(capsys, "lint", path)[0]
     status, out, _ = landfall(capsys, "script", "from-notebook", path)
-    named = f"  to mend: {tmp_path / 'mine.py'}:4: not Python 3: 'await' outside function; put it into an async"
+    named = f"  to fix: {tmp_path / 'mine.py'}:4: not Python 3: 'await' outside function; put it into an async"
     assert (0, True) == (status, out.splitlines()[1].startswith(named)), out
     assert 2 == landfall(capsys, "lint", tmp_path / "mine.py")[0]
 
 
 def test_the_script_has_the_findings_of_the_notebook(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """And is what the lint reads next."""
+    """The lint reads this script next."""
     path = tmp_path / "mine.ipynb"
     path.write_bytes(as_cells(FIT.replace("hvd.callbacks.BroadcastGlobalVariablesCallback(0),", "")))
     status, out, _ = landfall(capsys, "script", "from-notebook", path)
@@ -141,7 +141,7 @@ def test_the_script_has_the_findings_of_the_notebook(capsys: pytest.CaptureFixtu
 
 
 def test_a_script_that_exists_is_replaced_only_on_request(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """And then whole: nothing else is left in the folder."""
+    """It is then replaced as a whole: nothing else is left in the folder."""
     path, script = tmp_path / "mine.ipynb", tmp_path / "mine.py"
     path.write_bytes(notebook("x = 1"))
     script.write_text("mine")
@@ -165,7 +165,7 @@ def test_a_script_that_exists_is_replaced_only_on_request(capsys: pytest.Capture
 def test_what_is_no_notebook_is_refused(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str, content: bytes | None, words: str
 ) -> None:
-    """With the thing, the problem and the fix, and no script is left."""
+    """The error has the thing, the problem and the fix, and no script is left."""
     if content is not None:
         (tmp_path / name).write_bytes(content)
     status, _, err = landfall(capsys, "script", "from-notebook", tmp_path / name, "--to", tmp_path / "out.py")

@@ -11,7 +11,7 @@ from cli.init import command
 
 @pytest.fixture(autouse=True)
 def pipelines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where pipelines are written without --pipeline; there is no such folder before a test makes it."""
+    """The default folder of pipelines, which does not exist until a test creates it."""
     folder = tmp_path / "pipelines"
     monkeypatch.setattr(command, "PIPELINES", folder)
     return folder

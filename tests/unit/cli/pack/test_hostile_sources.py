@@ -58,7 +58,7 @@ def test_target_in_source(capsys: Capture, tmp_path: Path) -> None:
     source = write_images(tmp_path / "source")
     for target in (source, source / "shards"):
         status, _, err = landfall(capsys, "pack", "images", source, "--to", target)
-        assert (2, True) == (status, f"--to {target} lies inside {source}" in err)
+        assert (2, True) == (status, f"--to {target} is inside {source}" in err)
     assert ["cat", "dog"] == sorted(p.name for p in source.iterdir())
 
 
@@ -173,7 +173,7 @@ def test_share_that_is_no_number(capsys: Capture, tmp_path: Path) -> None:
 
 
 def test_no_room_for_a_table(tmp_path: Path) -> None:
-    """Where a table's values do not fit beside the shards, the folder is blamed, not the table."""
+    """If a table's values do not fit beside the shards, the message names the folder, not the table."""
     path = tmp_path / "t.csv"
     path.write_text("x\n" + "1\n" * 100_000)
     script = "import sys; from cli.main import main; main(sys.argv[1:])"
@@ -224,7 +224,7 @@ def test_cifar_without_names(capsys: Capture, tmp_path: Path) -> None:
 
 
 def test_wrong_layout(capsys: Capture, tmp_path: Path) -> None:
-    """Where no image is found, what is there is named: classes may lie a folder too deep."""
+    """If no image is found, the message lists what exists: classes may be one folder too deep."""
     write_images(tmp_path / "source" / "photos")
     status, _, err = landfall(capsys, "pack", "images", tmp_path / "source", "--to", tmp_path / "shards")
     assert (1, True) == (status, "train/cat/1.png. Classes without an image: 1, such as photos." in err)

@@ -111,7 +111,7 @@ def test_packing_does_not_fail_where_no_pipeline_can_be_written(
 
 
 def test_as_json_the_pipeline_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path, clusters: Path) -> None:
-    """With what is left to check in it; null where none was asked for."""
+    """The object lists what to check in it; it is null if no pipeline was requested."""
     source = write_images(tmp_path / "photos", num_images=40)
     _, out, _ = landfall(capsys, "pack", "images", source, "--to", tmp_path / "a", "--json")
     _, without, _ = landfall(capsys, "pack", "images", source, "--to", tmp_path / "b", "--json", "--no-init")
@@ -232,7 +232,7 @@ def test_harmful_batch(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> No
 
 
 def test_resumes(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """A run that stopped at a broken image goes on once it is mended: finished shards are not written again."""
+    """A run that stopped at a broken image goes on once it is corrected: finished shards are not written again."""
     source, target = write_images(tmp_path / "source"), tmp_path / "shards"
     broken = source / "dog" / "7.png"
     content = broken.read_bytes()
@@ -266,7 +266,7 @@ def test_damaged_shard_is_written_again(capsys: pytest.CaptureFixture[str], tmp_
 
 
 def test_nothing_finished_is_nothing_lost(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """Where no shard was finished, other images or options start again: a broken image may simply be removed."""
+    """If no shard was finished, other images or options start again: a broken image may simply be removed."""
     source, target = write_images(tmp_path / "source"), tmp_path / "shards"
     broken = source / "cat" / "0.JPEG"
     broken.write_bytes(broken.read_bytes()[:100])
@@ -280,7 +280,7 @@ def test_nothing_finished_is_nothing_lost(capsys: pytest.CaptureFixture[str], tm
 def test_images_in_class_folders_get_a_validation_on_defaults(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """Also where train is the only folder of a split; not where there is another one."""
+    """This includes a train folder without other splits, but not one beside another split."""
     classes = write_images(tmp_path / "source")
     (tmp_path / "alone").mkdir()
     (tmp_path / "alone" / "train").symlink_to(classes)

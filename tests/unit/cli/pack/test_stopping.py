@@ -21,7 +21,7 @@ LEFT = {".landfall-pack.json", f".{SHARD}.part"}
 
 @pytest.fixture
 def _received_signals() -> Iterator[None]:
-    """Where the tests are run by nohup, they ignore SIGHUP, and so would whatever they start."""
+    """Under nohup, the tests and everything that they start would ignore SIGHUP."""
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     yield
     signal.signal(signal.SIGHUP, before)
@@ -54,5 +54,5 @@ def test_a_signal_while_a_table_is_packed(
 
 
 def names(folder: Path) -> set[str]:
-    """Return what lies in a folder."""
+    """Return the content of a folder."""
     return {path.name for path in folder.iterdir()}

@@ -61,7 +61,7 @@ def test_images_are_kept_and_those_with_colours_become_grey(
 
 
 def test_images_are_scaled_where_a_size_is_asked_for(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """And dataset.json says so."""
+    """The size is in dataset.json."""
     packed(capsys, write_nih(tmp_path / "nih", patients=10), tmp_path / "shards", "--size", 16)
     images = [r["image"] for found in of_splits(tmp_path / "shards").values() for r in found]
     assert {(16, 16)} == {Image.open(io.BytesIO(image)).size for image in images if isinstance(image, bytes)}

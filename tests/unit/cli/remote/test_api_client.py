@@ -141,7 +141,7 @@ def test_a_request_that_came_too_soon_is_sent_again_when_the_app_says() -> None:
 
 
 def test_an_app_that_stays_busy_is_an_error() -> None:
-    """With its own words."""
+    """The error has the app's own text."""
     problem = {"code": "too_many_requests", "detail": "more than 2 requests in a minute"}
     client, requests, _ = answering(*[httpx.Response(429, json=problem) for _ in range(9)])
     with pytest.raises(ApiError, match="more than 2 requests in a minute"):

@@ -50,7 +50,7 @@ def answering(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
 
 
 def test_a_log_is_read_to_its_end(answering: Callable[..., list[str]], capsys: Capture) -> None:
-    """In as many answers as it takes; where the rank runs is said in words, the unfinished line once."""
+    """It takes as many requests as needed; the rank's place is printed, and the unfinished line only once."""
     asked = answering(
         part(f"{PLACE.to_line()}\none\n", next=10),
         part("two\n", next=20, unfinished="thr"),
@@ -103,7 +103,7 @@ def test_a_log_commands_no_terminal(answering: Callable[..., list[str]], capsys:
 def test_what_cannot_be_shown_is_an_error(
     answering: Callable[..., list[str]], capsys: Capture, answer: Any, says: str
 ) -> None:
-    """At once, before anything was read."""
+    """The error comes before anything is read."""
     answering(answer)
     status, out, err = landfall(capsys, "logs", RUN)
     assert (1, "", True) == (status, out, says in err)

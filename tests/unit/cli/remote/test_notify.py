@@ -22,7 +22,7 @@ TESTS = {
 def test_each_answer_is_shown_and_a_failure_is_the_exit_code(
     capsys: pytest.CaptureFixture[str], flags: list[str]
 ) -> None:
-    """In words or as JSON; the request names the recipient that was chosen."""
+    """The answer is shown as text or as JSON; the request names the chosen recipient."""
     seen: list[tuple[str, Any]] = []
     with served(TESTS, seen) as url:
         status, out, err = landfall(

@@ -78,7 +78,7 @@ def test_a_file_is_verified_without_a_function_app(tmp_path: Path, capsys: Captu
 
 @pytest.mark.parametrize("arguments", [(), ("a:b:c",), ("../x",), ("digits-cnn:7", "--file", __file__)])
 def test_what_names_no_model_is_refused_before_anything_is_asked(capsys: Capture, arguments: tuple[str, ...]) -> None:
-    """With the form that is expected."""
+    """The error names the expected form."""
     code, _, error = landfall(capsys, "verify", *arguments)
     assert (2, True) == (code, "digits-cnn" in error)
 

@@ -26,7 +26,7 @@ RUN: dict[str, Any] = {"run_id": "landfall-x-a1", "state": "planned"}
 
 
 def test_a_dataset_without_runs_is_named() -> None:
-    """So that a mistyped name is noticed."""
+    """This reveals a mistyped name."""
     printed = [list(listing({"runs": []}, {})), list(listing({"runs": []}, {"dataset": "digist", "state": "lost"}))]
     assert [["There are no runs."], ["There are no runs of dataset digist in state lost."]] == printed
 
@@ -149,7 +149,7 @@ def test_files_of_a_job_that_runs_can_be_fetched_later(state: str, heading: str)
 
 
 def test_a_registered_model_can_be_fetched_too() -> None:
-    """By its name and version: https://learn.microsoft.com/cli/azure/ml/model#az-ml-model-download."""
+    """The command has its name and version: https://learn.microsoft.com/cli/azure/ml/model#az-ml-model-download."""
     *_, last = files_of(ENDED | {"model_name": "m", "model_version": "7"}, None)
     expected = f"    az ml model download --name m --version 7 --download-path landfall-x-a1 {WORKSPACE_WORDS}"
     assert expected == last
@@ -285,7 +285,7 @@ def test_a_list_of_runs_is_asked_for_by_state_and_page(capsys: Capture) -> None:
 
 
 def test_models_are_shown_with_their_metrics_and_data(capsys: Capture) -> None:
-    """With which version is current, and what each was beside the current one of its time."""
+    """The list marks the current version, and compares each version with the current one of its time."""
     words = (
         "val_accuracy 2.1 points better, 95 % between 1.4 and 2.8 (the current version 2 on the same 10,000 examples)"
     )
@@ -356,13 +356,13 @@ def test_a_registration_needs_a_reason(capsys: Capture) -> None:
 
 
 def test_the_versions_of_a_dataset_say_which_are_whole(capsys: Capture) -> None:
-    """And how to see more of them."""
+    """The output says how to see more of them."""
     whole = {"version": "v2", "state": "closed", "generation": 1, "closed_at": "2026-11-20T12:00:00Z"}
     begun = {"version": "v1", "state": "open", "generation": None, "closed_at": None}
     with served({"dataset": "digits", "versions": [whole, begun], "next": "/api/datasets/digits?x"}) as url:
         _, out, _ = landfall(capsys, "datasets", "digits", "--url", url)
     assert [
-        "digits/v2  generation 1, whole since 2026-11-20 12:00:00 UTC",
+        "digits/v2  generation 1, complete since 2026-11-20 12:00:00 UTC",
         "digits/v1  open",
         "There are more: add --after v1",
     ] == out.splitlines()
@@ -432,7 +432,7 @@ def test_a_week_without_runs_cost_nothing_and_one_without_prices_is_unknown() ->
 
 @pytest.mark.parametrize("since", ["7", "d", "0h", "400d", "-1d", "7 d", "\u0667d", "99999999d"])
 def test_a_time_that_is_none_is_refused_with_an_example(capsys: Capture, since: str) -> None:
-    """Before anything is asked."""
+    """No request is sent."""
     status, _, err = landfall(capsys, "runs", "--since", since, "--url", "http://127.0.0.1:9")
     assert (2, True) == (status, "such as 24h, 7d or 2w" in err)
 

@@ -108,7 +108,7 @@ def test_bytes_that_are_no_text_are_named(capsys: Capture) -> None:
 
 
 def test_a_sweep_is_canceled_by_its_id(capsys: Capture) -> None:
-    """As a run is."""
+    """The command is the same as for a run."""
     seen: list[tuple[str, Any]] = []
     with served({**SWEEP, "state": "canceled"}, seen) as url:
         _, out, _ = landfall(capsys, "cancel", "sweep-digits-v1-0123", "--url", url, "--key", "k")
@@ -181,13 +181,13 @@ def test_a_comparison_that_is_wider_than_the_terminal_is_a_list() -> None:
     ],
 )
 def test_a_sweep_says_how_it_stands(members: dict[str, Any], line: str) -> None:
-    """Before its comparison."""
+    """Its state comes before the comparison."""
     sweep = {**SWEEP, **members, "runs": [{"state": "running"}, {"state": None}]}
     assert line == list(describe_sweep(sweep))[-1]
 
 
 def test_compare_asks_for_all_runs_at_once(capsys: Capture) -> None:
-    """With --json it prints the answer as it is."""
+    """The option --json prints the answer unchanged."""
     words = ["landfall-1-a1", "landfall-2-a1", "--json"]
     with served(COMPARED, []) as url:
         status, out, _ = landfall(capsys, "compare", *words, "--url", url, "--key", "k")

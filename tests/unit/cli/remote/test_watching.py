@@ -28,7 +28,7 @@ def acting(monkeypatch: pytest.MonkeyPatch, *acts: Callable[[], object]) -> None
 
 
 def test_how_everything_stands_is_one_command(capsys: Capture) -> None:
-    """Who has to do something, what trains, what is not whole, what landed."""
+    """It shows who must act, what trains, what is incomplete and what has arrived."""
     world = World()
     run = world.upload_version()
     world.deliver(world.put("train-00001-of-00008.tfrecord", b"junk", version="v3"))
@@ -55,7 +55,7 @@ def _reason(world: World) -> str:
 
 
 def test_an_app_without_data_says_how_to_begin(capsys: Capture) -> None:
-    """And that nothing needs a person."""
+    """It also says that nothing needs a person."""
     with serving(World()) as url:
         _, out, _ = landfall(capsys, "status", "--url", url)
     assert "Nothing needs a person.\nNo run is active." in out
@@ -63,7 +63,7 @@ def test_an_app_without_data_says_how_to_begin(capsys: Capture) -> None:
 
 
 def test_each_thing_that_happens_is_a_line(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A shard, a rejected one that is mended, a whole version, a run from its request to its end; then Ctrl-C."""
+    """Uploads, a corrected shard, a complete version and a whole run are each shown, until Ctrl-C."""
     world = World()
     name = "train-00000-of-00002.tfrecord"
 
@@ -89,7 +89,7 @@ def test_each_thing_that_happens_is_a_line(capsys: Capture, monkeypatch: pytest.
         f"needs the data owner: digits/v1: 1 shard is rejected; {name}",
         "digits/v1: 2 of 2 shards accepted",
         "resolved: digits/v1: 1 shard is rejected",
-        "digits/v1: whole, generation 1: 3 shards, 33 records",
+        "digits/v1: complete, generation 1: 3 shards, 33 records",
         f"digits/v1: run {run} submitted",
         f"digits/v1: run {run} registered",
     ]

@@ -81,7 +81,7 @@ def test_an_app_that_fails_midway_leaves_a_report_and_no_uploads(deployment: Dep
 
 
 def test_an_answer_that_lacks_something_is_an_error(deployment: Deployment, tmp_path: Path) -> None:
-    """As by an app of another version: no stack trace, and a report."""
+    """An app of another version causes no stack trace, and a report is written."""
     deployment.pipelines = [{"dataset": "landfall-smoke", "state": "in_service"}]
     result, report = smoke(tmp_path)
     assert isinstance(result.exception, CliError)
@@ -103,7 +103,7 @@ def test_an_interruption_cancels_and_removes(deployment: Deployment, tmp_path: P
 
 
 def test_gpus_are_refused_before_anything_is_uploaded(deployment: Deployment, tmp_path: Path) -> None:
-    """Where no pipeline has any."""
+    """They are refused because no pipeline has any."""
     deployment.pipelines = [{**deployment.pipelines[0], "splits": ["train", "validation"]}]
     arguments = ["smoke", "--gpu", "--report", str(tmp_path), "--account-url", "https://my.blob.core.windows.net"]
     result = CliRunner().invoke(landfall, arguments, standalone_mode=False)

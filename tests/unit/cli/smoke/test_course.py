@@ -124,7 +124,7 @@ def test_a_role_that_does_not_count_yet_is_waited_for() -> None:
 
 
 def test_a_role_that_is_missing_is_named() -> None:
-    """After a quarter of an hour: what storage says, and who needs which role."""
+    """After a quarter of an hour, the message has storage's answer, and who needs which role."""
     deployment = Deployment()
     deployment.data.refusals = [forbidden() for _ in range(100)]
     course, found = outcomes(deployment)

@@ -14,7 +14,7 @@ SECTION = PAGE.partition("## What the smoke test shows")[2].partition("\n## ")[0
 
 
 def test_the_page_has_a_row_for_each_assertion() -> None:
-    """In their order."""
+    """The rows have the order of the assertions."""
     names = [assertion.name for assertion in (*ASSERTIONS[:-1], GPU_ASSERTION, ASSERTIONS[-1])]
     assert names == re.findall(r"^\| `(\w+)`", SECTION, re.MULTILINE)
 

@@ -69,13 +69,13 @@ def test_the_network_must_be_that_of_the_size(log: str | None, vm_size: str, out
 
 
 def test_a_log_that_cannot_be_read_is_named() -> None:
-    """With what storage says."""
+    """The message has storage's answer."""
     assertion = asked(Log(None, refusal=forbidden()))
     assert ("failed", True) == (assertion.outcome, "the log cannot be read: This request is not" in assertion.seen)
 
 
 def test_a_refused_run_is_named() -> None:
-    """As by a pipeline without these overrides."""
+    """A pipeline that does not allow these overrides refuses it."""
     deployment = Deployment()
     deployment.fails_at = "POST /api/runs"
     assertion = asked(Log(IB), deployment=deployment)
@@ -92,7 +92,7 @@ def test_an_interruption_cancels_the_run() -> None:
 
 
 def test_a_pipeline_of_synthetic_data_on_gpus_is_found() -> None:
-    """Whatever stands before it."""
+    """The pipelines before it do not matter."""
     found = gpu_pipeline([{**PIPELINE, "splits": ["train"]}, synthetic()])
     assert "benchmark" == found["dataset"]
 
@@ -106,7 +106,7 @@ def test_a_pipeline_of_synthetic_data_on_gpus_is_found() -> None:
     ],
 )
 def test_without_gpus_it_is_refused(others: list[dict[str, Any]], said: str) -> None:
-    """With a sentence that says what to deploy."""
+    """The refusal says what to deploy."""
     with pytest.raises(CliError) as refused:
         gpu_pipeline([{**PIPELINE, "splits": ["train"]}, *others])
     assert said in refused.value.message

@@ -80,7 +80,7 @@ def test_an_app_that_does_not_answer_keeps_no_upload(left: Deployment) -> None:
 
 
 def test_where_there_is_nothing_nothing_is_done() -> None:
-    """Also no workspace is opened, which would need a sign-in."""
+    """No workspace is opened either, because that would need a sign-in."""
     archive = Archive()
     found = remove_all(Deployment().api(), Deployment().data, archive.open)  # type: ignore[arg-type]
     assert ([], [], [], []) == (found.removed, found.problems, found.stays, archive.opened)

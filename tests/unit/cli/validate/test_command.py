@@ -71,7 +71,7 @@ def test_rejected(capsys: pytest.CaptureFixture[str], shards: Path) -> None:
 
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_json(capsys: pytest.CaptureFixture[str], shards: Path, jobs: int) -> None:
-    """With --json there is one object per line and shard, in the order given, in any number of processes."""
+    """There is one object per line and shard, in the order of the arguments, with any number of processes."""
     status, out, _ = landfall(capsys, "validate", shards, "--json", "--processes", jobs, "--pipeline", PIPELINE)
     first, second = map(json.loads, out.splitlines())
     assert 1 == status
@@ -87,14 +87,14 @@ def test_json(capsys: pytest.CaptureFixture[str], shards: Path, jobs: int) -> No
 
 
 def test_statistics(capsys: pytest.CaptureFixture[str], shards: Path) -> None:
-    """With --statistics the object says what the data look like."""
+    """The object describes the data."""
     path = shards / "train-00000-of-00002.tfrecord"
     _, out, _ = landfall(capsys, "validate", path, "--json", "--statistics", "--pipeline", PIPELINE)
     assert {str(i): 2 for i in range(10)} == json.loads(out)["statistics"]["features"]["label"]["histogram"]
 
 
 def test_set(capsys: pytest.CaptureFixture[str], shards: Path) -> None:
-    """With --complete the shards are judged as a version too: a rejected one is missing from it."""
+    """The shards are also validated as a version: a rejected one is missing from it."""
     status, out, _ = landfall(capsys, "validate", shards, "--complete", "--json", "--processes", 1)
     together = json.loads(out.splitlines()[-1])
     assert (1, ["set_shard_missing"]) == (status, [r["code"] for r in together["reasons"]])
@@ -121,7 +121,7 @@ def test_a_small_shard_is_a_warning_of_set(capsys: pytest.CaptureFixture[str], t
 
 
 def test_a_packed_record_is_named_by_its_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """As dataset.json beside the shards tells, for people and programs; of other content it tells nothing."""
+    """The name comes from dataset.json beside the shards, in both formats; other content has no name."""
     shard, content = "train-00000-of-00001.tfrecord", framed([labelled(1), labelled(12)])
     (tmp_path / shard).write_bytes(content)
     packed = {
@@ -196,7 +196,7 @@ def test_blob_that_cannot_be_reached(capsys: pytest.CaptureFixture[str], monkeyp
 
 
 def test_what_is_no_file(capsys: pytest.CaptureFixture[str], shards: Path) -> None:
-    """In a folder, a link to nowhere and a pipe are shards that cannot be read, not left out; alone, wrong usage."""
+    """In a folder, dangling links and pipes count as unreadable shards; alone, they are wrong usage."""
     (shards / "validation-00000-of-00002.tfrecord").symlink_to("nowhere")
     pipe = shards / "validation-00001-of-00002.tfrecord"
     os.mkfifo(pipe)
@@ -224,7 +224,7 @@ def test_replaced_while_it_is_read(shards: Path, change: Callable[[Path], object
 def test_options_that_do_not_fit_what_was_counted_are_found_at_home(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """With --complete and a pipeline beside its clusters; the function app would refuse the run."""
+    """This needs --complete and a pipeline with its clusters; the function app would refuse the run."""
     for name in ("train-00000-of-00001.tfrecord", "validation-00000-of-00001.tfrecord"):
         records = [labelled(n, image=image_bytes("PNG", (64, 64))) for n in range(8)]
         (tmp_path / name).write_bytes(framed(records + [labelled(9)] * name.startswith("t")))
@@ -250,7 +250,7 @@ def test_options_that_do_not_fit_what_was_counted_are_found_at_home(
 def test_a_folder_of_spark_is_checked_with_all_that_is_in_it(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """With the pipeline's layout: files in folders are a set, what Spark leaves behind is not looked at."""
+    """The pipeline's layout applies: files in folders are one set, and Spark's own files are ignored."""
     pipeline, table = tmp_path / "digits.yaml", tmp_path / "table"
     pipeline.write_text(PIPELINE_TEXT.replace("  small_shard_ratio: 0.0\n", "  layout: marker\n"))
     for number, split in enumerate(("split=train", "split=validation/day=3")):

@@ -121,7 +121,7 @@ def test_an_item_that_is_refused_is_found(status: int, ingestion: Ingestion, sin
 def test_a_log_line_has_its_fields_and_its_trace(
     ingestion: Ingestion, sink: OpenTelemetrySink, lines: LogLines, logger: logging.Logger
 ) -> None:
-    """As rows of AppTraces, whose Properties the queries use."""
+    """The line becomes a row of AppTraces, whose Properties the queries use."""
     stated = {name: f"the {name}" for name in FIELDS}
     with Telemetry(sink=sink).span("run event", PLACE):
         logger.warning("the job was lost", extra=stated)
@@ -169,7 +169,7 @@ def test_a_line_is_paid_for_once_and_a_warning_does_not_depend_on_telemetry(logg
 
 
 def test_a_flood_of_lines_is_bounded_and_loses_no_warning(logger: logging.Logger) -> None:
-    """So many below a warning in each second; a text and a field are cut, and secrets are masked."""
+    """The number of lines below a warning is limited per second; texts and fields are cut, and secrets masked."""
     kept: Any = InMemoryLogRecordExporter()  # type: ignore[no-untyped-call]
     now_s = [0.0]
     handler = LogLines(SimpleLogRecordProcessor(kept), seconds=lambda: now_s[0])

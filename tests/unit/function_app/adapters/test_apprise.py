@@ -72,7 +72,7 @@ def service() -> Iterator[Service]:
 
 
 def test_people_get_what_happened_so_what_what_now_and_links(service: Service) -> None:
-    """In one message."""
+    """They are in one message."""
     AppriseNotifier(service.url, Links(pages="https://landfall.example")).send(NOTIFICATION)
     (message,) = service.received
     assert "digits/v1: failed" == message["title"]
@@ -121,13 +121,13 @@ def test_a_long_text_is_one_message_of_bounded_size(service: Service) -> None:
     ],
 )
 def test_what_is_not_encrypted_or_unknown_is_refused(url: str, problem: str) -> None:
-    """Before anything is sent."""
+    """It is refused before anything is sent."""
     with pytest.raises(NotificationError, match=problem):
         AppriseNotifier(url).send(NOTIFICATION)
 
 
 class _Mail(socketserver.StreamRequestHandler):
-    """As much SMTP as a client needs."""
+    """A minimal SMTP server for one client."""
 
     def handle(self) -> None:
         """Take one message."""

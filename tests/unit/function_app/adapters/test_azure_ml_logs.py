@@ -27,7 +27,7 @@ BLOBS = SimpleNamespace(account_name="account", container_name="azureml", endpoi
     ("store", "blob_uri"), [(SimpleNamespace(filesystem="azureml"), None), (BLOBS, "http://127.0.0.1:10000/account")]
 )
 def test_storage_that_cannot_be_opened_is_named_with_the_setting(store: Any, blob_uri: str | None) -> None:
-    """Not an error of the program, which would keep the run from ending."""
+    """It is not a program error, which would keep the run from ending."""
     logs = JobLogs(client_id=None, blob_uri=blob_uri)
     with pytest.raises(LogUnreadableError, match="Set LANDFALL_WORKSPACE_BLOB_URI to the https address"):
         logs.part(client_with(store), "landfall-digits-a1", rank=0, after=None, max_bytes=9)
@@ -44,13 +44,13 @@ def test_storage_that_cannot_be_opened_is_named_with_the_setting(store: Any, blo
     ],
 )
 def test_each_rank_has_its_own_file(rank: int, log: str | None) -> None:
-    """As Azure ML names them: two digits at least; rank 1 is neither 10 nor 100."""
+    """Azure ML uses at least two digits; rank 1 is neither 10 nor 100."""
     names = [f"user_logs/std_log_process_{number:02d}.txt" for number in range(101)]
     assert (log and f"user_logs/{log}") == log_of(rank, ["logs/azureml/job.log", *names])
 
 
 def test_a_job_of_one_process_has_one_log() -> None:
-    """That of rank 0, whatever its name; another rank has none."""
+    """It is the log of rank 0, whatever its name; other ranks have none."""
     assert "user_logs/std_log.txt" == log_of(0, ["user_logs/other.txt", "user_logs/std_log.txt"])
     assert "user_logs/other.txt" == log_of(0, ["user_logs/other.txt"])
     assert log_of(1, ["user_logs/other.txt", "user_logs/std_log.txt"]) is None

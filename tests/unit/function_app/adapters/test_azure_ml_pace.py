@@ -28,7 +28,7 @@ def test_writes_do_not_wait() -> None:
 
 @pytest.mark.parametrize(("status", "retry_after_s"), [(429, None), (429, MAX_WAIT_S), (202, 600.0)])
 def test_a_short_time_is_left_to_the_sdk(status: int, retry_after_s: float | None) -> None:
-    """So is the interval at which an operation is to be polled."""
+    """The same holds for the interval at which an operation is polled."""
     waits_s = list[float]()
     pace = Pace(now_s=lambda: 0.0, wait=waits_s.append)
     pace.after("PUT", status, retry_after_s)
@@ -37,7 +37,7 @@ def test_a_short_time_is_left_to_the_sdk(status: int, retry_after_s: float | Non
 
 
 def test_no_answer_keeps_the_app_away_for_a_day() -> None:
-    """After a quarter of an hour it is asked again."""
+    """The next request is sent after a quarter of an hour."""
     now_s = [0.0]
     pace = Pace(now_s=lambda: now_s[0])
     with pytest.raises(ServiceUnavailableError, match="asks to wait for 900 s"):

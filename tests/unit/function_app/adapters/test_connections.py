@@ -51,7 +51,7 @@ def test_development_storage_is_the_emulator(text: str) -> None:
 
 
 def test_an_address_is_opened_by_an_identity() -> None:
-    """Whatever azure-identity finds, when nothing more is said."""
+    """Without other settings, azure-identity selects the identity."""
     storage = connection(BLOBS)
     assert storage.blob_service.url == "https://acme.blob.core.windows.net/"
     assert isinstance(storage.blob_service.credential, DefaultAzureCredential)
@@ -62,12 +62,12 @@ MANAGED = {f"{NAME}__credential": "managedidentity"}
 
 @pytest.mark.parametrize("extra", [MANAGED | {f"{NAME}__clientId": "c1"}, MANAGED])
 def test_a_managed_identity_is_used_where_one_is_named(extra: dict[str, str]) -> None:
-    """By its client id, or as the app's own."""
+    """It is selected by its client id, or it is the app's own."""
     assert isinstance(connection(BLOBS | extra).blob_service.credential, ManagedIdentityCredential)
 
 
 def test_an_account_name_gives_the_public_addresses() -> None:
-    """As the Functions host reads ``AzureWebJobsStorage__accountName``; a stated address wins."""
+    """The Functions host does the same with ``AzureWebJobsStorage__accountName``; a stated URL has priority."""
     table = "https://acme.table.core.usgovcloudapi.net"
     settings = read_connection({f"{NAME}__accountName": "acme", f"{NAME}__tableServiceUri": table}, NAME)
     blob, queue = (f"https://acme.{service}.core.windows.net" for service in ("blob", "queue"))
@@ -75,7 +75,7 @@ def test_an_account_name_gives_the_public_addresses() -> None:
 
 
 def test_a_sovereign_cloud_has_a_domain_of_its_own() -> None:
-    """For the data account; the Functions host would take the host's account for one of the public cloud."""
+    """This applies to the data account; the Functions host assumes the public cloud for its own account."""
     suffix = {STORAGE_SUFFIX: "core.chinacloudapi.cn"}
     settings = read_connection({f"{NAME}__accountName": "acme"} | suffix, NAME)
     assert "https://acme.blob.core.chinacloudapi.cn" == settings.service_uris["blob"]
@@ -114,7 +114,7 @@ def test_a_service_that_the_settings_do_not_reach_is_named_when_used() -> None:
     ],
 )
 def test_a_wrong_setting_is_named(settings: dict[str, str], message: str) -> None:
-    """With what was expected of it."""
+    """The error says what was expected."""
     with pytest.raises(SettingsError, match=message):
         read_connection(settings, NAME, ("blob",))
 
@@ -126,7 +126,7 @@ def test_a_string_that_only_the_sdk_can_refuse_is_named_when_used() -> None:
 
 
 def test_a_key_is_never_shown() -> None:
-    """Neither when settings are printed nor when they are refused."""
+    """It appears neither in printed settings nor in errors."""
     settings = read_connection({NAME: STRING}, NAME)
     with pytest.raises(SettingsError) as caught:
         read_connection({NAME: "AccountName=acme;Key=c2VjcmV0"}, NAME)

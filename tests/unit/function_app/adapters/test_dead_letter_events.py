@@ -74,6 +74,6 @@ def test_what_is_no_list_of_events_is_one_letter_that_nothing_replays(document: 
 
 @pytest.mark.parametrize("value", [None, 5, "yesterday", {"a": 1}, "x" * 10_000])
 def test_wrong_types_are_no_errors(value: object) -> None:
-    """Whatever lies in a container may have been written by another program."""
+    """Blobs in the container may have been written by another program."""
     (found,) = read([STORAGE_EVENT | dict.fromkeys(DEAD_MEMBERS, value)])
     assert NOON == found.died_at

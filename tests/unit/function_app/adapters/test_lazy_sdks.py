@@ -26,7 +26,7 @@ print(*sorted(name for name in set(sys.modules) - before if name.startswith("azu
 
 @pytest.mark.parametrize("module", MODULES)
 def test_importing_an_adapter_loads_no_sdk(module: str) -> None:
-    """Neither does naming the account."""
+    """Naming the account does not load one either."""
     command = [sys.executable, "-c", PROGRAM, module]
     ended = subprocess.run(
         command,

@@ -16,7 +16,7 @@ TIMES = st.datetimes(min_value=datetime(1970, 1, 2), max_value=datetime(4000, 1,
 
 @given(NAMES)
 def test_an_escaped_name_has_only_characters_that_a_key_takes(name: str) -> None:
-    """And no separator, and not too many."""
+    """It has no separator, and its length is limited."""
     allowed = set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.~")
     assert set(escaped(name)) <= allowed
     assert len(escaped(name)) <= MAX_NAME_CHARS
@@ -30,7 +30,7 @@ def test_different_names_have_different_keys(first: str, second: str) -> None:
 
 @given(st.text(min_size=1, max_size=3), st.text(max_size=3), st.text(max_size=3))
 def test_keys_below_a_prefix_lie_in_its_range(prefix: str, rest: str, other: str) -> None:
-    """And those of another prefix do not."""
+    """The keys of another prefix are outside of it."""
     low, high = escaped(prefix) + "|", after(escaped(prefix))
     assert low <= joined(escaped(prefix), escaped(rest)) < high
     assert (prefix == other) == (low <= joined(escaped(other), escaped(rest)) < high)
@@ -44,7 +44,7 @@ def test_keys_of_times_sort_like_times(first: datetime, second: datetime) -> Non
 
 
 def test_a_microsecond_makes_a_difference() -> None:
-    """At today's size of numbers."""
+    """The precision is enough for today's times."""
     now = datetime(2026, 11, 20, 12, tzinfo=UTC)
     assert (17, 1) == (len(ascending(now)), int(ascending(now + timedelta(microseconds=1))) - int(ascending(now)))
 

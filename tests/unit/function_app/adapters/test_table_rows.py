@@ -76,7 +76,7 @@ LARGEST: dict[str, ShardRecord | RunRecord | NotificationRecord | HistoryEntry] 
 
 @pytest.mark.parametrize("kind", LARGEST)
 def test_the_largest_record_fits_into_a_row(kind: str) -> None:
-    """With a tenth to spare for keys and what Azure counts besides."""
+    """A tenth of the row remains for keys and for what Azure adds."""
     sizes = stored_bytes(to_columns(LARGEST[kind]))
     assert max(sizes.values()) <= MAX_PROPERTY_BYTES
     assert sum(sizes.values()) <= MAX_ENTITY_BYTES * 9 // 10
@@ -102,6 +102,6 @@ def _as_read(value: object) -> object:
 
 
 def test_what_is_none_has_no_column() -> None:
-    """And neither has the revision: the mark of the row's writer is it."""
+    """The revision has no column either: it is the row's ETag."""
     columns = to_columns(replace(run_record(), revision="7"))
     assert [] == [name for name in ("reason", "submitted_at", "revision") if name in columns]

@@ -78,7 +78,7 @@ def test_a_webhook_gets_one_event_as_plain_json(receiver: Receiver) -> None:
 
 @pytest.mark.parametrize("status", [400, 404, 429, 500, 503])
 def test_an_answer_that_is_no_success_is_an_error(receiver: Receiver, status: int) -> None:
-    """With status and what was said; without the address, which is a secret."""
+    """The error has the status and the answer, but not the URL, which is a secret."""
     receiver.status = status
     with pytest.raises(NotificationError, match=f"answered {status}: 'thank you'") as caught:
         WebhookNotifier(receiver.url).send(NOTIFICATION)

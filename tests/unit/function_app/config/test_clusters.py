@@ -76,7 +76,7 @@ def clusters_of(text: str, sizes: Mapping[str, str] | None = None) -> Clusters:
     ],
 )
 def test_an_error_names_field_problem_and_fix(text: str, problem: str) -> None:
-    """With the strictness of pipeline files."""
+    """The check is as strict as that of pipeline files."""
     with pytest.raises(PipelineError) as caught:
         parse_clusters(text.encode(), "clusters.yaml")
     assert any(found.startswith(f"clusters.yaml: {problem}") for found in caught.value.problems)
@@ -216,6 +216,6 @@ def test_a_bare_key_in_the_file_is_not_repeated(text: str) -> None:
 
 
 def test_a_deployment_has_the_size_that_was_published(tmp_path: Path) -> None:
-    """Not the one that the file prefers."""
+    """It need not be the one that the file prefers."""
     found = read_pipelines(folder(tmp_path), {"landfall-gpu": "standard_nc24ads_a100_v4"})
     assert "Standard_NC24ads_A100_v4" == found.pipelines["digits"].machines.vm_size

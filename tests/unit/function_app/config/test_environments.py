@@ -23,7 +23,7 @@ def written(folder: Path, name: str, text: str) -> Environment:
 
 
 def test_pip_requirements_become_a_conda_file_that_says_all(tmp_path: Path) -> None:
-    """With Python and pip in versions of their own; comments and empty lines do not count."""
+    """Python and pip have stated versions; comments and empty lines do not matter."""
     text = "# ours\nnumpy==2.0.1\n\nscipy[all]==1.14 ; python_version > '3.8'  # why\n"
     own = read_environment(tmp_path, written(tmp_path, "own.txt", text))
     assert (
@@ -68,7 +68,7 @@ def test_the_version_follows_the_content_and_what_it_is_installed_on(tmp_path: P
 def test_what_would_not_be_exact_or_does_not_install_is_refused(
     tmp_path: Path, name: str, text: str, words: str
 ) -> None:
-    """In one bounded line that begins with the file."""
+    """The message is one bounded line that begins with the file."""
     with pytest.raises(PipelineError) as refused:
         read_environment(tmp_path, written(tmp_path, name, text))
     assert (True, True) == (str(refused.value).startswith(f"environments/{name}: "), words in str(refused.value))
@@ -97,7 +97,7 @@ def test_a_conda_file_is_taken_over(tmp_path: Path) -> None:
     ],
 )
 def test_a_wrong_section_takes_its_pipeline_out_of_service(tmp_path: Path, section: str, words: str) -> None:
-    """Before any node is asked for, with the line of the field."""
+    """The error names the line of the field before any node is requested."""
     shipped = Path(__file__).parents[4] / "pipelines"
     (tmp_path / "clusters.yaml").write_bytes((shipped / "clusters.yaml").read_bytes())
     text = (shipped / "digits.yaml").read_text()

@@ -71,7 +71,7 @@ def test_the_position_follows_from_the_path_alone() -> None:
     ],
 )
 def test_what_a_writer_leaves_behind_is_no_shard(path: str) -> None:
-    """Neither are paths that a manifest of 100,000 files could not hold."""
+    """The same holds for paths that would not fit into a manifest of 100,000 files."""
     with pytest.raises(ShardNameError, match=r"not a shard|cannot be a shard's path"):
         MARKER.shard(path, SPLITS)
 
@@ -86,7 +86,7 @@ def test_files_of_a_split_that_is_not_asked_for_are_in_no_other(path: str, layou
 
 
 def test_files_without_a_folder_have_the_only_split_or_the_first_pattern_that_matches() -> None:
-    """Where nothing says which of several splits, the file is no shard, and the message says what to do."""
+    """If several splits match, the file is no shard, and the message says what to do."""
     patterns = marked(patterns={"validation": "part-0000[0-1]*", "train": "part-*"})
     assert ["train", "validation", "train"] == [
         MARKER.shard(SPARK, ("train",)).split,

@@ -26,14 +26,14 @@ def filled(folder: Path) -> Path:
 
 
 def test_files_and_folders_are_found_under_their_names(tmp_path: Path) -> None:
-    """In the order of names, each once, however often it is named."""
+    """They are sorted by name; each is listed once, however often it is named."""
     found = read_files(filled(tmp_path), ["weights.h5", "vocab/", "vocab/words.txt"])
     assert ["vocab/old/words.txt", "vocab/words.txt", "weights.h5"] == [one.name for one in found.files]
     assert found.files[1].path == tmp_path / "vocab" / "words.txt"
 
 
 def test_the_version_follows_names_and_contents(tmp_path: Path) -> None:
-    """Not the order in the pipeline file, nor when a file was written."""
+    """It depends neither on the order in the pipeline file nor on the files' times."""
     first = read_files(filled(tmp_path), ["weights.h5", "vocab"]).version
     (tmp_path / "weights.h5").write_bytes(b"w")
     assert first == read_files(tmp_path, ["vocab", "weights.h5"]).version
@@ -84,7 +84,7 @@ def removed(folder: Path) -> None:
     ],
 )
 def test_what_cannot_be_brought_is_refused(tmp_path: Path, spoil: Callable[[Path], None], words: str) -> None:
-    """In one bounded line."""
+    """The message is one bounded line."""
     spoil(filled(tmp_path))
     with pytest.raises(PipelineError) as refused:
         read_files(tmp_path, ["weights.h5", "vocab"])
@@ -93,7 +93,7 @@ def test_what_cannot_be_brought_is_refused(tmp_path: Path, spoil: Callable[[Path
 
 
 def test_a_file_that_the_apps_package_would_not_have_is_refused(tmp_path: Path) -> None:
-    """Whatever .funcignore keeps at home: the app would look for another version than the one that is published."""
+    """A file that .funcignore excludes would give the app another version than the published one."""
     lines = (SHIPPED.parent / ".funcignore").read_text().splitlines()
     ignored = pathspec.GitIgnoreSpec.from_lines(lines)
     own = [line.replace("*", "x") for line in lines if line and not line.startswith(("#", "."))]
@@ -140,7 +140,7 @@ def pipelines(folder: Path, files: str) -> Path:
     ],
 )
 def test_a_wrong_entry_takes_its_pipeline_out_of_service(tmp_path: Path, files: str, words: str) -> None:
-    """Before any node is asked for, with file, field and line."""
+    """The error names file, field and line before any node is requested."""
     [problems] = read_pipelines(pipelines(filled(tmp_path), files)).out_of_service.values()
     assert any(words in one and "(line " in one for one in problems), problems
 

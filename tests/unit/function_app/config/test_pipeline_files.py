@@ -17,16 +17,16 @@ ROOT = Path(__file__).resolve().parents[4]
 
 def test_a_missing_script_is_reported(tmp_path: Path) -> None:
     """The error names the pipeline file and the script; with the script the pipelines load."""
-    (tmp_path / "digits.yaml").write_text(own_script(PIPELINE))
+    (tmp_path / "of-the-bank.yml").write_text(own_script(PIPELINE))
     (tmp_path / "clusters.yaml").write_text(CLUSTERS)
     with pytest.raises(PipelineError) as caught:
         load_pipelines(tmp_path)
     assert (
-        "digits.yaml: train.script: scripts/x.py does not exist in this folder (line 13)",
+        "of-the-bank.yml: train.script: scripts/x.py does not exist in this folder (line 13)",
     ) == caught.value.problems
     (tmp_path / "scripts").mkdir()
     (tmp_path / "scripts" / "x.py").write_text("")
-    assert ["digits"] == list(load_pipelines(tmp_path))
+    assert {"digits": "of-the-bank.yml"} == {name: one.file_name for name, one in load_pipelines(tmp_path).items()}
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_hostile_yaml_is_refused(text: bytes, problem: str) -> None:
 
 @pytest.mark.parametrize("text", ["1e-3", "1E-3", "1.0e-3", "0.001", "+1e-03", ".1e-2"])
 def test_a_number_with_an_exponent_is_a_number(text: str) -> None:
-    """As in YAML 1.2; the PyYAML of YAML 1.1 reads 1e-3 as a text."""
+    """YAML 1.2 says so; PyYAML implements YAML 1.1 and reads 1e-3 as a text."""
     changed = PIPELINE.replace("epochs: 3,", f"epochs: 3, learning_rate: {text},")
     assert 0.001 == parse_pipeline(changed.encode(), "x.yaml").train.options.learning_rate
 
@@ -149,7 +149,7 @@ def test_a_secret_in_a_pipeline_file_is_not_repeated(entry: str) -> None:
 
 @pytest.mark.parametrize("line", ["on_change: notify", "cluster: landfall-gpu", "epochs: {min", "dataset: digits\n"])
 def test_a_bare_key_in_a_pipeline_file_is_not_repeated(line: str) -> None:
-    """As a value or as the name of an option; the message says how long it is, so that it can be found."""
+    """This holds for values and option names; the message has its length, so that it can be found."""
     name, separator, rest = line.partition(":")
     changed = f"{BARE_KEY}:{rest}" if "{" in rest else f"{name}{separator} {BARE_KEY}\n"
     with pytest.raises(PipelineError) as caught:

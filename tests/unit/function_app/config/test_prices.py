@@ -96,7 +96,7 @@ def test_a_wrong_file_is_refused_with_file_field_and_fix(tmp_path: Path, edit: t
 def test_the_command_that_checks_files_checks_the_prices_too(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Also those of a day that has not come."""
+    """It also finds a date in the future."""
     path = written(tmp_path, "2026-11-01", "2999-01-01") / "prices.yaml"
     status, out, _ = landfall(capsys, "check", str(path))
 

@@ -97,7 +97,7 @@ def test_a_wrong_setting_is_named(name: str, value: str) -> None:
 
 
 def test_the_sizes_of_clusters_are_a_list_of_pairs() -> None:
-    """As `landfall publish` prints them; left out, no size is known."""
+    """`landfall publish` prints them in this form; without the setting, no size is known."""
     sizes = read_settings(REQUIRED | {"LANDFALL_CLUSTER_SIZES": "a=x, b=y"}).cluster_sizes
     assert ({"a": "x", "b": "y"}, {}) == (sizes, read_settings(REQUIRED).cluster_sizes)
 
@@ -133,7 +133,7 @@ def test_a_secret_in_the_wrong_setting_is_not_repeated(name: str, secret: str) -
 
 @pytest.mark.parametrize("address", ["SECRET:x", "https:/SECRET", "ftp://h/SECRET", "SECRET"])
 def test_what_is_no_address_is_not_repeated_either(address: str) -> None:
-    """Not even what looks like its scheme."""
+    """Not even a part that looks like its scheme is repeated."""
     with pytest.raises(SettingsError) as caught:
         read_url({"LANDFALL_WEBHOOK_PEOPLE": address}, "LANDFALL_WEBHOOK_PEOPLE")
     assert "secret" not in str(caught.value).lower()

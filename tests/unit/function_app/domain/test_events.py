@@ -131,7 +131,7 @@ def event(**changes: Any) -> dict[str, Any]:
     ],
 )
 def test_what_cannot_be_understood_raises_and_ends_as_poison(payload: bytes, message: str) -> None:
-    """With a message that says what was expected."""
+    """The message says what was expected."""
     with pytest.raises(InvalidEventError) as caught:
         read_uploads(payload)
     assert message in str(caught.value)
@@ -185,7 +185,7 @@ def message(**changes: Any) -> str:
 
 
 def test_a_request_reads_back_as_it_was_sent() -> None:
-    """With and without a run."""
+    """This holds with and without a run."""
     named = TrainingRequest(dataset_version=VERSION, generation=2, trigger="http", run_id="landfall-x-a1")
     assert [REQUEST, named] == [TrainingRequest.from_json(one.to_json()) for one in (REQUEST, named)]
 

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from function_app.domain.failures import (
+    CORRECTABLE,
     EXIT_CODES,
     MAX_REASON_CHARS,
-    MENDABLE,
     REMEDIES,
     RETRYING,
     Evidence,
@@ -128,7 +128,7 @@ def test_a_canceled_job_was_ended_by_a_person_or_by_its_limit(expected: str, ran
 
 
 def test_a_users_log_about_quotas_is_no_word_of_the_service() -> None:
-    """Also where Azure ML appends the log's end to its message."""
+    """This holds even if Azure ML appends the end of the log to its message."""
     error = exited(1, "Traceback (most recent call last): ValueError: quota of labels preempted")
     finding = classify(Evidence(status="Failed", error_code="UserError/ExecutionFailed", error=error))
     assert FailureClass.USER_CODE == finding.failure_class
@@ -191,7 +191,7 @@ TRACEBACK = 'Traceback (most recent call last):\n  File "mine.py", line 1, in <m
 
 
 @pytest.mark.parametrize(
-    ("expected", "code", "log", "mends"),
+    ("expected", "code", "log", "fix"),
     [
         (
             "arguments",
@@ -258,11 +258,11 @@ TRACEBACK = 'Traceback (most recent call last):\n  File "mine.py", line 1, in <m
         ),
     ],
 )
-def test_what_a_script_lacks_is_said_with_what_mends_it(expected: str, code: int, log: str, mends: str) -> None:
-    """Never a fault of the data, and mended without force; the script's own words are the evidence."""
+def test_what_a_script_lacks_is_said_with_what_mends_it(expected: str, code: int, log: str, fix: str) -> None:
+    """Never a fault of the data, and corrected without force; the script's own words are the evidence."""
     evidence = Evidence(status="Failed", error_code="UserError/ExecutionFailed", error=exited(code), log_tail=log)
     finding = classify(evidence)
-    assert (expected, True, True) == (finding.failure_class, mends in finding.fix, expected in MENDABLE), finding
+    assert (expected, True, True) == (finding.failure_class, fix in finding.fix, expected in CORRECTABLE), finding
     assert log.splitlines()[-1][:60] in finding.evidence
 
 
@@ -287,7 +287,7 @@ def test_what_a_script_only_met_on_its_way_does_not_decide(expected: str, code: 
 @pytest.mark.parametrize("code", [1, 3, 10, 64, 126, 255])
 @pytest.mark.parametrize("log", ["", " \n"])
 def test_a_container_that_ends_without_output_is_its_images_fault(code: int, log: str) -> None:
-    """Whatever its exit code: neither the data nor the script are to blame, as neither was read."""
+    """The exit code does not matter: neither data nor script were read, so neither is the cause."""
     evidence = Evidence(status="Failed", error_code="UserError/ExecutionFailed", error=exited(code), log_tail=log)
     finding = classify(evidence)
     assert ("container", True) == (finding.failure_class, "Python on its PATH" in finding.fix), finding

@@ -52,7 +52,7 @@ def on_size(vm_size: str, processes: int, **changes: Any) -> Any:
 
 
 def test_the_same_request_has_the_same_name_and_spec() -> None:
-    """On whatever day, by whichever instance."""
+    """They depend neither on the day nor on the instance."""
     first, second = (plan_run(pipeline(), GENERATION, WORKSPACE) for _ in range(2))
     assert first == second
 
@@ -140,7 +140,7 @@ def test_the_command_reads_back_as_the_options() -> None:
 
 
 def test_a_script_of_the_users_is_run_as_a_file() -> None:
-    """With five paths and its own arguments; imports of `shared` are found from the root of the code."""
+    """It has five paths and its own arguments; imports of `shared` are resolved from the root of the code."""
     spec = plan_run(train(script="scripts/mine.py", arguments=("--rate", "0.1")), GENERATION, WORKSPACE).spec
     command = (
         "python -m training_job.machines scripts/mine.py --data ${{inputs.data}} --manifest ${{inputs.manifest}} "
@@ -155,7 +155,7 @@ def test_a_script_of_the_users_is_run_as_a_file() -> None:
 
 
 def test_a_pipelines_own_environment_is_part_of_the_job_and_of_its_name() -> None:
-    """By the digest of its content and of what it is installed on; other pipelines keep their names."""
+    """The digests of its content and of its base are used; the names of other pipelines do not change."""
     own = OwnEnvironment(conda_file='{"dependencies": ["a=1"]}')
     plain, placed = pipeline(), pipeline().within(own)
     plan = plan_run(placed, GENERATION, WORKSPACE)
@@ -186,7 +186,7 @@ def test_a_pipelines_files_are_an_input_of_the_job_and_part_of_its_name() -> Non
 
 
 def test_options_of_landfalls_training_name_the_files_that_a_pipeline_brings() -> None:
-    """By their paths in the job; a path that is none of them stays as it is."""
+    """They become their paths in the job; any other path does not change."""
     options = TrainingOptions(pretrained_weights="weights.keras", model_module="scripts/net.py")
     plan = plan_run(train(options=options).within(files=brought("a")), GENERATION, WORKSPACE)
     assert "--pretrained-weights ${{inputs.files}}/weights.keras " in plan.spec.command

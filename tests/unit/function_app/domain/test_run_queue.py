@@ -88,7 +88,7 @@ def test_pipelines_do_not_wait_for_each_other_below_the_limit() -> None:
 
 
 def test_the_oldest_place_in_line_starts_first() -> None:
-    """Whatever the order of arrival; a replaced request's successor has its place."""
+    """The order of arrival does not matter; the successor of a replaced request keeps its place."""
     one = QueueRules(limit=1)
     result = queue_of(entry(1, "a"), entry(5, "c"), entry(3, "b"), entry(9, "b"), rules=one)
     result = release(result, entry(1).logical_run, one)
@@ -96,7 +96,7 @@ def test_the_oldest_place_in_line_starts_first() -> None:
 
 
 def test_what_waited_is_dropped_where_that_is_asked_for() -> None:
-    """Only what was asked for until then; a later request is another matter."""
+    """Only earlier requests are dropped, not later ones."""
     before = queue_of(entry(1), entry(2))
     dropped = release(before, entry(1).logical_run, TEN, drop_queued_before=entry(2).asked_at, reason="canceled")
     kept = release(before, entry(1).logical_run, TEN, drop_queued_before=entry(1).asked_at, reason="canceled")
@@ -148,7 +148,7 @@ def test_with_latest_only_the_newest_version_waits_whatever_the_order_of_arrival
 
 
 def test_versions_that_wait_are_dropped_when_the_pipeline_is_changed_to_latest() -> None:
-    """At the next look, without a request."""
+    """This happens at the next check, without a request."""
     result = run_queue.admit(queue_of(*(entry(n, version=f"v{n}") for n in range(1, 5))), LATEST)
     assert ([entry(4).logical_run], 2) == (names(result.queued), len(result.dropped))
 

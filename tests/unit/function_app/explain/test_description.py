@@ -46,6 +46,6 @@ def test_a_closed_version_has_its_generation_and_runs() -> None:
     ],
 )
 def test_an_unknown_subject_is_not_found(dataset: str, message: str) -> None:
-    """And the message says which of the two it is."""
+    """The message says whether the dataset or the version is unknown."""
     with pytest.raises(NotFoundError, match=message):
         describe_version(DatasetVersion(dataset=dataset, version="v9"), World().services)

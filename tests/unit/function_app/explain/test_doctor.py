@@ -58,7 +58,7 @@ def test_a_check_that_hangs_is_unknown_and_holds_up_no_other() -> None:
 
 
 def test_a_workspace_that_does_not_answer_is_found() -> None:
-    """With what Azure ML said."""
+    """The check has Azure ML's message."""
     world = World()
     world.services = replace(world.services, in_azure=True)
     world.jobs.ours = lambda: look(ServiceUnavailableError("list the jobs: 503"))  # type: ignore[method-assign,assignment,return-value]
@@ -73,7 +73,7 @@ def found_in(world: World, part: str) -> list[Check]:
 
 
 def test_a_cluster_that_is_gone_is_found_with_the_pipelines_that_name_it() -> None:
-    """Before the first job is refused for it."""
+    """It is found before the first job is refused."""
     world = World()
     assert [CheckState.OK] == [check.state for check in found_in(world, "clusters")]
     world.jobs.deleted_computes.add("landfall-gpu")
@@ -97,14 +97,14 @@ def test_a_cluster_that_is_gone_is_found_with_the_pipelines_that_name_it() -> No
     ],
 )
 def test_a_pipeline_out_of_service_is_found(problem: str, fix: str) -> None:
-    """With the command that fits its problem."""
+    """The fix matches the problem."""
     world = World()
     world.services = replace(world.services, out_of_service={"digits": (problem,)}, pipelines={})
     assert [(problem, fix)] == [(check.says, check.fix) for check in found_in(world, "pipelines")]
 
 
 def test_notifications_that_fail_are_found() -> None:
-    """With the recipient, and what it said."""
+    """The check names the recipient and its answer."""
     world = World()
     assert [CheckState.OK] == [check.state for check in found_in(world, "notifications")]
     world.people.send = lambda _notification: look(NotificationError("people answered 401"))  # type: ignore[method-assign,assignment]

@@ -29,7 +29,7 @@ def actions(explanation: Explanation) -> list[str]:
 
 
 def test_the_history_of_a_version_includes_its_blobs_and_its_runs_in_order() -> None:
-    """From the first shard to the last notification."""
+    """It ranges from the first shard to the last notification."""
     world = World()
     run = world.upload_version()
     world.end_job(run)
@@ -121,7 +121,7 @@ def test_every_state_that_is_no_end_has_something_to_wait_for() -> None:
 
 @pytest.mark.parametrize("state", sorted(set(RunState) - SETTLED))
 def test_each_of_them_can_be_said(state: RunState) -> None:
-    """Whatever the other members are."""
+    """The other members do not matter."""
     world = World()
     run = world.upload_version()
     world.ledger.run_rows[run.run_id] = replace(run, state=state)
@@ -137,7 +137,7 @@ class Deaf:
 
 
 def test_a_notification_that_could_not_be_sent_is_awaited() -> None:
-    """With the time of the next try and the error of the last."""
+    """The entry has the time of the next attempt and the last error."""
     world = World()
     run = world.upload_version()
     world.services = replace(world.services, notifiers={**world.services.notifiers, "topic": Deaf()})
@@ -149,7 +149,7 @@ def test_a_notification_that_could_not_be_sent_is_awaited() -> None:
 
 
 def test_a_dead_letter_about_a_shard_is_awaited_by_its_version() -> None:
-    """With the command that replays it."""
+    """The entry has the command that replays it."""
     world = World()
     path = world.put(TRAIN_SHARDS[0])
     world.upload_shards(TRAIN_SHARDS[1])
@@ -168,7 +168,7 @@ def test_a_dead_letter_about_a_shard_is_awaited_by_its_version() -> None:
 
 
 def test_a_blob_without_a_verdict_waits_for_its_event() -> None:
-    """Or for the sweep after the grace period."""
+    """After the grace period, it waits for the sweep."""
     world = World()
     (awaited,) = explained(world, world.put(TRAIN_SHARDS[0])).awaited
     assert awaited.startswith("its event, or the next sweep after 2026-11-20 12:02:00 UTC")

@@ -156,7 +156,7 @@ def test_quota_and_nodes_are_read_and_bound_the_recommendation() -> None:
     ],
 )
 def test_what_is_not_known_of_quota_is_said_with_its_reason(seen: Capacity | LandfallError, says: str) -> None:
-    """And neither keeps a plan from being made."""
+    """A plan is made nevertheless."""
     world = whole()
     if isinstance(seen, Capacity):
         world.jobs.capacity_now = seen
@@ -347,7 +347,7 @@ DAMAGED: tuple[tuple[str, dict[str, object]], ...] = (
 
 @pytest.mark.parametrize(("member", "damage"), DAMAGED)
 def test_damaged_rows_keep_no_run_from_being_submitted(member: str, damage: dict[str, object]) -> None:
-    """Nor the plan of the next one from being made."""
+    """They do not keep the next plan from being made either."""
     world = planning_world()
     first = train_for(world, "v1", record_s=10.0)
     changes: dict[str, Any] = {member: {**getattr(first, member), **damage}}

@@ -58,7 +58,7 @@ def test_no_byte_to_begin_at_shows_a_secret(after: int) -> None:
 
 
 def test_parts_make_the_whole_log(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the line ends, also where the limit is between two of them, or within a character."""
+    """This holds for any line ends, even if the limit is between two of them or within a character."""
     monkeypatch.setattr(rank_logs, "MAX_PART_BYTES", 16)
     text = "".join(f"{number} é✓\r\n{number}%\r{number}%\n" for number in range(40))
     world, run_id = running(rank_0=text)
@@ -84,7 +84,7 @@ def test_a_line_longer_than_a_part_is_cut(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_each_rank_says_where_it_runs() -> None:
-    """In its own log."""
+    """The line is in the rank's own log."""
     place = RankPlace(rank=1, world_size=2, node=1, host="node-b", met=("node-a", "node-b"))
     world, run_id = running(rank_0="root\n", rank_1=f"{place.to_line()}\nsecond\n")
     body = call(world, "GET", f"/api/runs/{run_id}/logs?rank=1").json()
@@ -110,13 +110,13 @@ def test_a_rank_that_is_not_there_is_refused_with_their_number() -> None:
 
 @pytest.mark.parametrize("query", ["rank=-1", "rank=x", f"rank={10**30}", "after=-1", f"after={10**30}"])
 def test_numbers_are_bounded(query: str) -> None:
-    """Before anything is read."""
+    """They are checked before anything is read."""
     world, run_id = running()
     assert 422 == call(world, "GET", f"/api/runs/{run_id}/logs?{query}").status_code
 
 
 def test_a_log_that_is_not_there_yet_is_said_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before the submission, before the first line, and where it cannot be read."""
+    """This holds before the submission, before the first line, and if it cannot be read."""
     world, run_id = running(rank_0="")
     assert "Rank 1 has written no log yet." == read_rank_log(run_id, 1, 0, world.services).problem
     assert read_rank_log(run_id, 0, 0, world.services).problem is None
@@ -141,7 +141,7 @@ def test_an_outage_is_no_end_of_the_log(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_the_page_of_a_run_shows_the_log_of_each_rank() -> None:
-    """With links to the others, and where it runs."""
+    """The page links to the other ranks and says where the rank runs."""
     place = RankPlace(rank=1, world_size=2, node=1, host="node-<b>")
     world, run_id = running(rank_0="root\n", rank_1=f"{place.to_line()}\nsecond \x1b[2J {SECRET}\n")
     page = look(world, f"/runs/{run_id}?rank=1").text

@@ -62,7 +62,7 @@ def test_what_is_no_number_is_left_out() -> None:
 
 
 def test_log_and_epochs_are_bounded() -> None:
-    """However much a job writes."""
+    """The amount that a job writes does not matter."""
     lines = [f"{number} {'x' * 2000}" for number in range(500)]
     world, run_id = logged(*lines, *(progress(number) for number in range(1, MAX_EPOCHS + 50)))
     described = describe_run(run_id, world.services)
@@ -122,7 +122,7 @@ def test_phases_follow_each_other_without_a_gap() -> None:
 
 
 def test_a_run_of_azure_links_to_the_studio_and_says_where_its_summaries_are() -> None:
-    """Not before its submission; the twin has no studio."""
+    """The links appear after the submission; the twin has no studio."""
     world = World()
     run = world.upload_version()
     azure = replace(world.services, pages_sign_in=SignIn.EASY_AUTH)
@@ -146,7 +146,7 @@ def test_a_run_of_azure_links_to_the_studio_and_says_where_its_summaries_are() -
 
 
 def test_a_run_says_where_its_outputs_are() -> None:
-    """Also one whose script writes no summaries for TensorBoard; not before its submission."""
+    """This includes scripts that write no TensorBoard summaries; the outputs are shown after the submission."""
     world = World()
     run = world.upload_version()
     quiet = replace(run, spec={**run.spec, "command": str(run.spec["command"]).replace(WRITES, "")})

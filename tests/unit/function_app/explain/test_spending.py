@@ -55,7 +55,7 @@ def test_only_time_with_nodes_within_the_span_counts(span: timedelta, expected: 
 
 
 def test_what_has_no_price_is_said_to_have_none() -> None:
-    """Rather than to cost nothing."""
+    """It is not counted as free of charge."""
     world = world_with_runs()
     world.change_machines(vm_size="Standard_NC24ads_A100_v4")
     found = spending(WEEK, world.services)
@@ -64,7 +64,7 @@ def test_what_has_no_price_is_said_to_have_none() -> None:
 
 
 def test_prices_yaml_says_what_clusters_yaml_does_not() -> None:
-    """As in plans: a run, the costs of a week and the API state the same price with its currency."""
+    """Plans, runs, weekly costs and the API state the same price with its currency."""
     world = world_with_runs()
     world.change_machines(vm_size="Standard_NC24ads_A100_v4")
     world.services = replace(world.services, plan_facts=facts())
@@ -104,7 +104,7 @@ def test_a_cost_of_nothing_is_nothing_and_not_unknown() -> None:
 
 
 def test_runs_beyond_one_request_are_read_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And where there are too many, that is said."""
+    """If there are too many, the answer says so."""
     monkeypatch.setattr("function_app.explain.spending.PER_REQUEST", 1)
     world = world_with_runs()
     assert 2 == len(spending(timedelta(days=30), world.services).runs)
@@ -114,7 +114,7 @@ def test_runs_beyond_one_request_are_read_too(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_the_api_and_the_page_tell_the_same() -> None:
-    """For all datasets, and for one."""
+    """They agree for all datasets and for a single one."""
     world = world_with_runs()
     body: dict[str, Any] = call(world, "GET", "/api/spending?hours=168").json()
     assert (1, 6.0, 21.0) == rounded(body["num_runs"], body["node_hours"], body["cost"])

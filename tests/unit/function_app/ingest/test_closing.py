@@ -291,7 +291,7 @@ def test_counts_that_differ_or_cannot_be_read_are_said(counts: bytes, message: s
 
 
 def test_counts_may_be_ignored() -> None:
-    """If the pipeline says so."""
+    """The pipeline must say so."""
     world = counting_world(counts="ignore")
     world.shards.put(COUNTS, b"{")
     upload_with_counts(world)
@@ -324,7 +324,7 @@ def test_asking_for_a_run_on_a_refused_set_says_why() -> None:
 
 
 def test_all_reasons_are_said_and_not_the_first() -> None:
-    """In the history, the notifications and the API: same content, a count that differs; not a small shard."""
+    """They are in the history, the notifications and the API: equal content and a wrong count, not a small shard."""
     world = counting_world(small_shard_ratio=0.5)
     sizes = {f"train-{index:05d}-of-00004.tfrecord": count for index, count in enumerate((4, 4, 4, 1))}
     for index, (name, count) in enumerate(sizes.items()):
@@ -388,7 +388,7 @@ def test_verdicts_that_do_not_say_their_format_are_no_reason_to_refuse() -> None
 
 
 def test_tfds_counts_are_read_too() -> None:
-    """As TensorFlow Datasets writes them beside its shards, whenever they come."""
+    """TensorFlow Datasets writes them beside its shards; they may arrive at any time."""
     world = counting_world(counts="required")
     upload_with_counts(world)
     splits = [{"name": "train", "shardLengths": ["1", "2"]}, {"name": "validation", "shardLengths": ["3"]}]

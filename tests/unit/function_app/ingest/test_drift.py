@@ -78,7 +78,7 @@ def test_a_blocked_version_stays_blocked_and_is_notified_once() -> None:
 
 
 def test_a_description_has_all_figures_and_what_they_refer_to() -> None:
-    """Also those within their thresholds: people see how far it is."""
+    """It includes figures within their thresholds, so that people see the distance."""
     world = drifting_world(action="warn")
     upload_shards(world, "v2", EVEN)
     drift = describe_version(V2, world.services).drift
@@ -158,7 +158,7 @@ def test_drift_may_be_ignored() -> None:
 
 
 def test_the_first_version_has_nothing_to_differ_from() -> None:
-    """Nor has one after runs that led to no model."""
+    """The same holds after runs that led to no model."""
     world = World()
     world.change_pipeline(data=pipeline().data.model_copy(update={"drift": DriftPolicy(action="block")}))
     upload_shards(world, "v1", EVEN)
@@ -197,7 +197,7 @@ def test_a_manifest_that_cannot_be_read_stops_nothing(content: bytes | None) -> 
 
 
 def test_a_pipeline_states_measure_threshold_and_action() -> None:
-    """In its data section; what contradicts itself is refused when the file is loaded."""
+    """They are in its data section; contradictions are refused when the file is loaded."""
     text = PIPELINE.replace("  small_shard_ratio: 0.0", "  drift: {action: block, max_label_distance: 0.2}")
     drift = read_pipeline(text).data.drift
     assert DriftPolicy(action="block", max_label_distance=0.2) == drift

@@ -142,7 +142,7 @@ def test_a_late_file_before_the_closing_waits_for_the_next_marker_too() -> None:
 
 
 def test_a_shard_that_is_replaced_between_marker_and_closing_is_not_closed_with() -> None:
-    """Neither with its old verdict, nor with the new one before another marker."""
+    """The closing uses neither the old verdict, nor the new one before another marker."""
     world = marked_world()
     for name in (*FILES, MARKER):
         put(world, name)
@@ -246,7 +246,7 @@ def test_an_empty_file_of_a_split_with_others_is_left_out() -> None:
 
 
 def test_a_marker_of_another_name_is_no_shard() -> None:
-    """Not even where the layout would take any file of that folder."""
+    """This holds even if the layout accepts any file in that folder."""
     world = marked_world(Layout(kind="marker", marker="DONE"))
     for name in (*FILES, "split=train/DONE", "split=validation/DONE"):
         world.deliver(put(world, name))
@@ -399,7 +399,7 @@ def test_every_change_begins_the_wait_again(change: str) -> None:
 
 
 def test_a_change_after_a_quiet_closing_is_the_next_generation() -> None:
-    """With what is there then; a sweep of an unchanged version changes nothing."""
+    """It has the files of that time; a sweep of an unchanged version changes nothing."""
     world = quiet_world()
     for name in FILES:
         world.deliver(put(world, name))
@@ -413,7 +413,7 @@ def test_a_change_after_a_quiet_closing_is_the_next_generation() -> None:
 
 
 def test_a_rejected_file_keeps_a_quiet_version_open() -> None:
-    """Time does not mend it."""
+    """Waiting does not help."""
     world = quiet_world()
     for name in FILES:
         world.deliver(put(world, name))

@@ -209,7 +209,7 @@ def test_a_file_beside_the_list_that_is_broken_later_does_not_hold_up_the_versio
 
 
 def test_texts_beside_the_data_may_be_listed() -> None:
-    """So may files of splits that the pipeline does not ask for."""
+    """Files of splits that the pipeline does not name may be listed, too."""
     world = listed_world()
     for name in FILES:
         world.deliver(put(world, name))
@@ -252,7 +252,7 @@ def test_a_list_that_cannot_be_read_says_where() -> None:
 
 
 def test_a_file_after_a_list_without_checksums_waits_for_the_next_list() -> None:
-    """As with a marker: the writer may be in the midst of its work."""
+    """As with a marker, the writer may not have finished."""
     world = listed_world(TABLE)
     stated = table(*FILES, columns="name,split")
     for name in FILES:
@@ -267,7 +267,7 @@ def test_a_file_after_a_list_without_checksums_waits_for_the_next_list() -> None
 
 
 def test_a_new_list_opens_the_next_generation() -> None:
-    """With fewer files at once, with more once they are there."""
+    """A list with fewer files closes at once, one with more files once they exist."""
     world = listed_world()
     for name in FILES:
         world.deliver(put(world, name))
@@ -329,7 +329,7 @@ def test_verdicts_of_another_layout_are_taken_again_where_they_lack_the_checksum
 
 
 def test_a_rejection_by_a_list_ends_with_its_layout() -> None:
-    """With a marker, nothing is wrong with the file."""
+    """With a marker, the file has no error."""
     world = listed_world()
     world.deliver(put(world, SUMS, sums(*FILES, label=2)))
     for name in FILES:

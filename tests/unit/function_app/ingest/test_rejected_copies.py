@@ -46,7 +46,7 @@ def test_a_rejected_shard_is_copied_with_its_reasons() -> None:
 
 @pytest.mark.parametrize(("name", "content"), [(NAME, shard_content(1)), ("README.md", b"<html>")])
 def test_nothing_else_is_copied(name: str, content: bytes) -> None:
-    """Neither what was accepted nor what is no shard."""
+    """Accepted shards and files that are no shards are not copied."""
     world = guarded_world()
     world.deliver(world.put(name, content))
     assert {} == world.rejected_copies.blobs
@@ -103,7 +103,7 @@ def test_a_copy_that_cannot_be_made_does_not_hold_up_the_verdict(error: Exceptio
     assert str(error) in world.ledger.history(PATH)[0].reason
 
 
-class MendingRejectedCopies(MemoryRejectedCopies):
+class CorrectingRejectedCopies(MemoryRejectedCopies):
     """Its owner uploads a good shard right before the copy is made."""
 
     def copy(self, facts: BlobFacts, container: str, path: str) -> bool:
@@ -115,14 +115,14 @@ class MendingRejectedCopies(MemoryRejectedCopies):
 def test_a_shard_mended_before_the_copy_is_judged_again() -> None:
     """The old verdict belongs to content that is gone."""
     world = guarded_world()
-    world.services = replace(world.services, rejected_copies=MendingRejectedCopies(world.shards))
+    world.services = replace(world.services, rejected_copies=CorrectingRejectedCopies(world.shards))
     world.deliver(world.put(NAME, b"<html>"))
     stored = row(world)
     assert (ShardState.ACCEPTED, {}) == (stored and stored.state, world.rejected_copies.blobs)
 
 
 def test_a_long_shard_is_copied_in_the_end() -> None:
-    """Once, whichever caller reaches the verdict."""
+    """It is copied once, by whichever caller reaches the verdict."""
     world, store = long_world()
     pipeline = world.services.pipelines["digits"].model_copy(update={"quarantine": "quarantine"})
     world.services = replace(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from function_app.config.pipelines import Pipeline
@@ -30,15 +31,17 @@ def sweep_after(world: World, **duration: float) -> None:
 
 
 def test_the_first_rejection_is_sent_at_once() -> None:
-    """With shard, record, what is wrong, what to do, and and the command that shows it; to each recipient."""
+    """Each recipient gets the shard, the record, the problem, the fix, and the command with the pipeline's file."""
     world = World()
+    known = {"digits": pipeline().within(file_name="of-the-bank.yaml")}
+    world.services = replace(world.services, pipelines=known)
     reject(world, TRAIN_SHARDS[0])
     ((outcome, content),) = received(world)
     assert ("shard_rejected", TRAIN_SHARDS[0], 1) == (outcome, content["shard"], content["record_index"])
     assert content["text"] == (
         f"{VERSION}: shard {TRAIN_SHARDS[0]} is rejected: {TRAIN_SHARDS[0]}, record 1 at byte 65, feature label: "
         "expected 0 to 9, got 12. Correct it and upload it again under the same name. To see all problems on "
-        f"your machine: landfall validate {TRAIN_SHARDS[0]} --pipeline digits.yaml"
+        f"your machine: landfall validate {TRAIN_SHARDS[0]} --pipeline of-the-bank.yaml"
     )
     assert 1 == len(world.people.received)
 
@@ -81,7 +84,7 @@ def test_what_was_mended_meanwhile_is_not_in_the_summary() -> None:
 
 
 def test_a_shard_that_is_rejected_again_is_in_the_next_summary() -> None:
-    """Within minutes, too."""
+    """This holds even within minutes."""
     world = World()
     reject(world, MANY[0])
     sweep_after(world, minutes=5)

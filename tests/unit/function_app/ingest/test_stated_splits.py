@@ -119,7 +119,7 @@ def test_a_file_without_a_split_keeps_the_version_open() -> None:
 
 
 def test_files_of_splits_that_the_pipeline_does_not_ask_for_are_no_part() -> None:
-    """By the list, and by the path unless the list says something else."""
+    """The list decides, and the path if the list does not say."""
     world = uploaded(world_of(TABLE), TABLE, table(FILES | {"d.tfrecord": "test"}), *LABELS)
     asked = uploaded(world_of(TABLE), TABLE, table(FILES | {"test/d.tfrecord": "train"}), *FILES)
     line = "line 5: test/d.tfrecord: the pipeline has splits train, validation, not test; the list says train"
@@ -183,7 +183,7 @@ def test_all_events_lost_are_found_by_the_sweep() -> None:
 
 
 def test_status_counts_each_file_in_the_split_of_the_list() -> None:
-    """Once the list is there."""
+    """This starts once the list exists."""
     world = uploaded(world_of(TABLE), TABLE, table(FILES), *LABELS)
     splits = describe_version(VERSION, world.services).splits
     assert [("train", 2), ("validation", 1)] == [(split.split, split.accepted) for split in splits]

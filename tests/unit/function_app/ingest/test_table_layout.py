@@ -101,7 +101,7 @@ class Table:
 
 
 def names(found: list[tuple[int | None, set[str]]]) -> list[tuple[int | None, set[str]]]:
-    """Without the folder of the table."""
+    """Return names without the table's folder."""
     return [(v, {"/".join(name.split("/")[-2:]) for name in every}) for v, every in found]
 
 
@@ -142,7 +142,7 @@ def test_each_commit_is_exactly_one_closing(table: Table) -> None:
 
 
 def test_people_see_which_version_of_the_table_was_closed(table: Table) -> None:
-    """In the API, in `landfall status` and on the page; the table counts from 0, closings from 1."""
+    """The API, `landfall status` and the page show it; table versions start at 0, closings at 1."""
     table.commit(rows(0), rows(1, split="validation"))
     table.commit(rows(2))
     body = call(table.world, "GET", f"/api/datasets/{VERSION}").json()
@@ -210,7 +210,7 @@ def test_a_compaction_before_the_first_run_starts_it(table: Table) -> None:
 
 
 def test_a_file_that_is_not_as_its_commit_states_is_rejected(table: Table, tmp_path_factory: Any) -> None:
-    """Whichever came first; a correct upload closes."""
+    """The order does not matter; a correct upload closes the version."""
     table.write(rows(0), rows(1, split="validation"))
     other = Table(tmp_path_factory.mktemp("other"))
     other.write(rows(0, num=5))
@@ -252,7 +252,7 @@ def test_a_file_that_no_commit_names_is_no_part(two_commits: Path) -> None:
 
 @pytest.mark.parametrize("what", ["rejected", "vacuumed"])
 def test_a_commit_that_can_never_be_whole_is_passed_over(table: Table, what: str) -> None:
-    """Because of a file that a later commit removes."""
+    """A later commit removes one of its files."""
     table.commit(rows(0), rows(1, split="validation"))
     table.write(rows(2))
     bad, log = table.new_files()
@@ -287,7 +287,7 @@ def test_a_commit_that_is_refused_as_a_set_does_not_hold_up_the_next(table: Tabl
 
 
 def test_a_table_that_cannot_be_read_says_why(table: Table) -> None:
-    """Until a later commit takes it back."""
+    """This lasts until a later commit corrects it."""
     table.write(rows(0), rows(1, split="validation"))
     paths = table.copy()
     mapped = {"metaData": {"configuration": {"delta.columnMapping.mode": "name"}}}
@@ -313,7 +313,7 @@ def cleaned(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
 def test_a_checkpoint_closes_once_as_the_version_that_it_stands_for(cleaned: Path, order: tuple[int, ...]) -> None:
-    """Whatever order the events of its files, the checkpoint and the next commit come in, twice or never."""
+    """Events of its files, the checkpoint and the next commit may arrive in any order, twice or never."""
     for lost in (None, 2):
         table = Table(cleaned)
         paths = table.copy()
@@ -327,7 +327,7 @@ def test_a_checkpoint_closes_once_as_the_version_that_it_stands_for(cleaned: Pat
 
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
 def test_a_checkpoint_may_be_copied_before_or_after_what_it_names(cleaned: Path, order: tuple[int, ...]) -> None:
-    """Until it is there, status names the first commit; it ends with the newest version."""
+    """Until it exists, status names the first commit; in the end the newest version is closed."""
     table = Table(cleaned)
     files = table.new_files()
     parts = [files[:-3], files[-3:-2], files[-2:]]

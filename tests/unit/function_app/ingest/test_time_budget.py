@@ -67,7 +67,7 @@ def test_a_long_shard_is_judged_by_several_executions() -> None:
 
 
 def test_a_short_shard_costs_no_checkpoint() -> None:
-    """By default everything below 256 MiB is judged in one go."""
+    """By default, shards below 256 MiB are validated in one execution."""
     world = World()
     world.deliver(world.put(NAME, CONTENT))
     assert (ShardState.ACCEPTED, {}, []) == (row(world).state, world.documents.documents, world.uploads.messages)
@@ -100,7 +100,7 @@ def dies_at(offset: int) -> Callable[[int], None]:
 
 
 def test_a_kill_between_any_two_slices_loses_nothing() -> None:
-    """However many instances die: each gets a slice further than the one before, and the last one is done."""
+    """Any number of instances may die: each completes one more slice than the one before, and the last finishes."""
     world, store = long_world(budget_s=1000)
     path, lives = world.put(NAME, CONTENT), 0
     while world.ledger.shard(VERSION, "train", 0) is None:
@@ -187,7 +187,7 @@ def test_a_second_delivery_ends_with_the_same_verdict() -> None:
 
 
 def test_the_sweep_leaves_alone_what_is_under_way() -> None:
-    """And has the queue go on with what has not been touched for a while: its message may be lost."""
+    """It restarts only what has not changed for a while, because its message may be lost."""
     world, store = long_world()
     world.deliver(world.put(NAME, CONTENT))
     world.uploads.messages.clear()

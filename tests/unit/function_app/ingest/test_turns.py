@@ -128,7 +128,7 @@ def test_a_message_of_many_shards_counts_them_all(flood: Flood) -> None:
 
 
 def test_messages_behind_a_passed_one_are_passed_on_with_it(flood: Flood) -> None:
-    """In as few messages as a queue takes, those of a bucket side by side; what is not of the flood is judged."""
+    """They fill as few messages as possible, grouped by bucket; shards of other datasets are validated."""
     flood.upload_all()
     flood.world.bulk.messages.clear()
     other = flood.world.put(FLOOD[0], dataset="faces")
@@ -155,7 +155,7 @@ def test_passing_on_has_an_end(flood: Flood) -> None:
 
 
 def test_messages_that_were_passed_on_are_deleted_before_another_is_handled(flood: Flood) -> None:
-    """That may take longer than they are hidden, and they would be delivered again."""
+    """Handling may take longer than they are hidden, after which they would be delivered again."""
     flood.upload_all()
     other = flood.world.put(FLOOD[0], dataset="faces")
     for path in (other, *(f"digits/v1/{name}" for name in FLOOD[20:30])):
@@ -362,7 +362,7 @@ def test_where_the_ledger_fails_the_shards_become_messages(flood: Flood, monkeyp
 
 
 def test_shards_of_a_message_ask_once_how_many_their_split_has(flood: Flood, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a name states another number, the ledger is asked again; the next message starts afresh."""
+    """The ledger is read again if a name states another number; the next message reads it again."""
     asked: list[int] = []
     claim = MemoryLedger.claim_split_size
 

@@ -91,7 +91,7 @@ def test_a_flipped_bit_is_rejected_naming_record_and_offset() -> None:
 
 
 def test_a_good_shard_over_a_bad_one_is_accepted() -> None:
-    """That is how an owner mends a version."""
+    """This is how an owner corrects a version."""
     world = World()
     world.deliver(world.put(NAME, b"not a shard"))
     world.deliver(world.put(NAME))
@@ -144,7 +144,7 @@ def test_a_path_that_means_no_shard_is_suppressed_with_its_reason(path: str, rea
     ],
 )
 def test_blobs_outside_every_dataset_are_counted_by_the_day(container: str, path: str) -> None:
-    """However much is written there: one row for each day, and no history."""
+    """There is one row for each day and no history, however much is written there."""
     world = World()
     for _ in range(3):
         world.deliver(path, container=container)
@@ -297,7 +297,7 @@ def test_a_contradiction_names_the_shards_that_hold_the_claim() -> None:
 
 
 def test_one_shard_left_holds_the_claim() -> None:
-    """Also a rejected one: its owner may mend it."""
+    """This includes a rejected shard, which its owner may correct."""
     world = World()
     world.upload_shards(WRONG[0])
     world.deliver(world.put(WRONG[1], b"broken"))
@@ -321,7 +321,7 @@ def test_the_claim_moves_once_its_shards_are_deleted() -> None:
 
 
 def test_verdicts_on_the_deleted_shards_count_no_more() -> None:
-    """Neither towards the new set nor against it, and its description does not show them."""
+    """They count neither for nor against the new set, and its description omits them."""
     world = World()
     world.upload_shards(*WRONG)
     delete(world, *WRONG)
@@ -396,7 +396,7 @@ def put_packed(world: World, content: bytes, sources: list[str]) -> None:
 
 
 def test_a_rejected_record_is_named_by_the_file_that_it_was_packed_from() -> None:
-    """In the verdict and in the history."""
+    """The name is in the verdict and in the history."""
     world = World()
     put_packed(world, shard_content(1, 12, 3), ["one.png", "twelve\n.png", "three.png"])
     world.deliver(PATH)

@@ -30,7 +30,7 @@ def heard(world: World) -> list[str]:
 
 
 def test_each_outcome_has_one_schema_that_fixes_its_type() -> None:
-    """And no schema stands for an outcome that is never sent."""
+    """No schema belongs to an outcome that is never sent."""
     assert set(OUTCOMES) == {path.stem for path in EVENTS.glob("*.json")}
     for outcome in OUTCOMES:
         schema: Any = validator_of(f"landfall.{outcome}").schema
@@ -64,7 +64,7 @@ def test_a_rejected_shard_a_failure_and_a_cancellation_are_heard() -> None:
 
 
 def test_a_model_that_is_not_good_enough_is_heard_as_not_registered() -> None:
-    """Not as a failure."""
+    """It is not reported as a failure."""
     world = curious_world()
     run = world.upload_version()
     world.end_job(run, val_accuracy=0.5)
@@ -99,7 +99,7 @@ def test_each_group_stands_for_outcomes(group: str) -> None:
 
 @pytest.mark.parametrize("outcome", OUTCOMES)
 def test_a_text_says_what_happened_so_what_and_what_now_with_links(outcome: str) -> None:
-    """For each outcome there is."""
+    """This holds for every outcome."""
     subject = "digits/v1" if OUTCOMES[outcome].about == "version" else "landfall-digits-1"
     row = NotificationRecord(
         key="k",

@@ -103,7 +103,7 @@ def record(key: str) -> NotificationRecord:
 
 
 def test_a_recipient_that_sends_a_byte_now_and_then_is_given_up_after_its_limit() -> None:
-    """Until it ends, nothing more is sent to it; what arrived late is not sent again."""
+    """Until its thread ends, nothing more is sent to it; what was accepted late is not sent again."""
     with hanging() as server:
         bounded = BoundedNotifier(WebhookNotifier(server.url), limit_s=0.2)
         with pytest.raises(NotificationError, match=r"did not answer within 0\.2 s"):
@@ -146,7 +146,7 @@ def test_what_one_of_several_raises_is_raised_after_all_have_ended() -> None:
 
 
 def test_what_threads_do_is_traced_below_what_began_them() -> None:
-    """Without it, a notification's span would have no parent among the steps of its run event."""
+    """Otherwise a notification's span would have no parent among the steps of its run event."""
     current: ContextVar[str] = ContextVar("current", default="none")
     current.set("run event")
     assert ["run event"] * 3 == in_threads([current.get] * 3)

@@ -48,7 +48,7 @@ def row(world: World, run: RunRecord) -> NotificationRecord:
 
 
 def test_one_recipient_out_of_reach_holds_up_no_other() -> None:
-    """And the run stays unfinished until all recipients are notified."""
+    """The run stays unfinished until all recipients are notified."""
     world, run = ended_with(Refusing(refusals=1))
     stored = row(world, run)
     assert (1, None) == (len(world.topic.received), run.notified_at)
@@ -56,7 +56,7 @@ def test_one_recipient_out_of_reach_holds_up_no_other() -> None:
 
 
 def test_a_failed_delivery_is_tried_again_after_its_pause() -> None:
-    """Not before: the receiver may be down because of us."""
+    """There is no earlier attempt, because the receiver may be overloaded by us."""
     people = Refusing(refusals=1)
     world, run = ended_with(people)
     deliver(run.run_id, world.services)

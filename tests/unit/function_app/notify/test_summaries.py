@@ -61,7 +61,7 @@ class Night:
 
 
 def test_what_comes_at_night_is_one_summary_in_the_morning() -> None:
-    """Not before, although the sweep looks every few minutes; and the topic does not wait."""
+    """The sweep runs every few minutes, but sends nothing earlier; the topic does not wait."""
     night = Night()
     for number in range(3):
         night.tell(f"digits/v{number}", "version_changed")
@@ -90,7 +90,7 @@ def test_what_is_urgent_passes_at_night() -> None:
 
 
 def test_a_recipient_says_itself_what_is_urgent() -> None:
-    """By outcome or group."""
+    """The recipient's setting names outcomes or groups."""
     night = Night(NIGHT.model_copy(update={"urgent": ("version_changed",)}))
     night.tell("run-1", "run_silent")
     night.tell("digits/v1", "version_changed")
@@ -129,7 +129,7 @@ class _DiedError(Exception):
 
 @pytest.mark.parametrize("survives", range(12))
 def test_each_is_heard_of_once_although_processes_die(survives: int) -> None:
-    """At any write: after the lease another sweep goes on, also with what came meanwhile."""
+    """A process may die at any write: after the lease another sweep continues, including newer notifications."""
     night = Night()
     for number in range(3):
         night.tell(f"digits/v{number}", "version_changed")

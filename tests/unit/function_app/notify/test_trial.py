@@ -30,7 +30,7 @@ def test_each_recipient_says_whether_it_was_reached() -> None:
 
 
 def test_one_recipient_can_be_chosen() -> None:
-    """And one that the pipeline does not name is refused, with those that it names."""
+    """A recipient that the pipeline does not name is refused with a list of those that it names."""
     world = World()
     assert [("topic", True, "took the message")] == try_recipients("digits", "topic", world.services)
     assert [] == world.people.received

@@ -82,7 +82,7 @@ def test_the_first_model_is_registered_and_promoted() -> None:
 
 
 def test_a_better_model_is_promoted_with_the_interval_in_words() -> None:
-    """In the run, in its history and in the notification."""
+    """It is in the run, in its history and in the notification."""
     world = challenge(results(396), 0.99)
     run = newest(world)
     difference = run.evidence["comparison"]["difference"]
@@ -131,7 +131,7 @@ def test_a_difference_that_may_be_chance_is_not_worse() -> None:
     ],
 )
 def test_the_pipeline_says_what_the_interval_must_show(right: int, rule: dict[str, Any], state: RunState) -> None:
-    """Not shown to be worse, worse by at most a margin, or better by one."""
+    """The options are: not shown to be worse, worse by at most a margin, or better by one."""
     assert state is newest(challenge(results(right), right / NUMBER, **rule)).state
 
 
@@ -177,7 +177,7 @@ def test_other_training_data_do_not_matter() -> None:
 
 
 def test_a_pipeline_may_leave_out_the_comparison() -> None:
-    """Then the conditions alone decide, and the newest model is the current one."""
+    """The conditions alone decide then, and the newest model is the current one."""
     world = World()
     register = pipeline().register_
     assert register is not None

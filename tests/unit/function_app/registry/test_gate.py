@@ -22,7 +22,7 @@ from tests.support.world import VERSION, World, ended_run, pipeline
     ],
 )
 def test_a_gate_that_does_not_hold_registers_nothing_and_says_why(metrics: dict[str, float], reason: str) -> None:
-    """With the numbers that decided."""
+    """The reason has the numbers that decided."""
     world, run = ended_run("Completed", **metrics)
     assert (RunState.NOT_REGISTERED, reason, metrics) == (run.state, run.reason, run.metrics)
     assert ({}, ["not_registered"]) == (world.models.registered, [n.outcome for n in world.topic.received])
@@ -79,7 +79,7 @@ def test_a_report_on_other_data_is_no_evidence() -> None:
     ],
 )
 def test_a_report_of_other_machines_than_were_paid_for_is_no_evidence(members: dict[str, Any], reason: str) -> None:
-    """Whatever its metrics; the data are not to blame, so the same version can be requested again without force."""
+    """Its metrics do not matter; the data are not the cause, so the version can be requested again without force."""
     world = World()
     run = reported(world, **members)
     assert (RunState.NOT_REGISTERED, reason, "missing_resources") == (run.state, run.reason, run.failure_class)
@@ -89,7 +89,7 @@ def test_a_report_of_other_machines_than_were_paid_for_is_no_evidence(members: d
 
 
 def test_simulated_gpus_are_those_of_the_twin() -> None:
-    """Only the emulator says of its nodes that they have them: no pipeline and no job may."""
+    """Only the emulator may declare simulated GPUs, not a pipeline or a job."""
     assert RunState.REGISTERED == reported(World(), device="simulated").state
 
 
@@ -158,7 +158,7 @@ def test_a_users_script_may_report_its_metrics_alone(report: bytes, state: RunSt
     ],
 )
 def test_a_users_script_may_print_its_metrics(log: str | None, state: RunState, reason: str) -> None:
-    """Where it writes no report; the gate decides alike, and run and lineage say where the metrics come from."""
+    """It need not write a report; the gate decides in the same way, and run and lineage name the source."""
     world = World()
     use_own_script(world)
     run = world.upload_version()
@@ -246,7 +246,7 @@ def test_printed_metrics_are_no_report_of_landfalls_own_training() -> None:
 
 
 def test_landfalls_own_training_reports_more_than_metrics() -> None:
-    """Which data it read, for one."""
+    """It also reports which data it read."""
     world = World()
     run = world.upload_version()
     world.write_report(run, {"val_accuracy": 1.0})
@@ -283,7 +283,7 @@ def test_a_training_that_did_not_check_the_contents_is_no_evidence() -> None:
 
 
 def test_a_users_script_need_not_check_the_contents() -> None:
-    """For it, the app's own comparison of the shards has to do."""
+    """The app's own comparison of the shards is sufficient for it."""
     world = World()
     use_own_script(world)
     assert RunState.REGISTERED == reported(world, contents_checked=False).state

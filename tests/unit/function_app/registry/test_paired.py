@@ -55,7 +55,7 @@ def test_pairing_shows_a_difference_that_separate_intervals_would_hide() -> None
 
 
 def test_the_same_seed_gives_the_same_interval() -> None:
-    """So a repeated decision cannot turn out otherwise."""
+    """A repeated decision therefore has the same result."""
     values = np.random.default_rng(5).random(5_000)
     assert interval_of_mean(values, seed=3) == interval_of_mean(values, seed=3)
     scored = Scored(labels=(values > 0.5).astype(float), scores=values[::-1])
@@ -63,6 +63,6 @@ def test_the_same_seed_gives_the_same_interval() -> None:
 
 
 def test_an_area_without_one_of_the_classes_is_a_half() -> None:
-    """As the training says."""
+    """The training uses the same value."""
     scored = Scored(labels=np.ones(10), scores=np.arange(10.0))
     assert 0.5 == interval_of_auc(scored, None, seed=1).value

@@ -131,7 +131,7 @@ CHANGES: dict[str, tuple[Callable[[dict[str, Any]], None], set[str]]] = {
 
 @pytest.mark.parametrize("changed", CHANGES)
 def test_a_changed_passport_differs_from_its_digest(changed: str) -> None:
-    """Whichever part it is, and in the part too."""
+    """This holds for every part, including nested ones."""
     world, run = registered()
     change, found = CHANGES[changed]
     _forge(world, run, change, sign=False)
@@ -140,7 +140,7 @@ def test_a_changed_passport_differs_from_its_digest(changed: str) -> None:
 
 @pytest.mark.parametrize("changed", CHANGES)
 def test_a_passport_that_was_signed_again_differs_from_the_world(changed: str) -> None:
-    """Even where the model's tag was changed with it."""
+    """This holds even if the model's tag was changed with it."""
     world, run = registered()
     change, found = CHANGES[changed]
     _forge(world, run, change, sign=True)
@@ -156,7 +156,7 @@ def test_a_tag_that_names_another_digest_differs() -> None:
 
 
 def test_a_changed_byte_of_the_model_the_report_or_the_data_is_noticed() -> None:
-    """And a deleted file; the passport itself is as it was."""
+    """A deleted file is noticed, too; the passport itself is unchanged."""
     world, run = registered()
     world.run_outputs.write(model_file_path(run, "saved_model/weights"), b"weightz")
     assert {"model files"} == differing(world, run)
@@ -174,7 +174,7 @@ def test_a_changed_byte_of_the_model_the_report_or_the_data_is_noticed() -> None
 
 
 def test_a_file_that_was_added_to_the_model_is_named() -> None:
-    """Whatever loads the folder would load it too."""
+    """Anything that loads the folder would load the file, too."""
     world, run = registered()
     world.run_outputs.write(model_file_path(run, "saved_model/extra.so"), b"code")
     checks = verify("digits-cnn", str(run.model_version), world.services)
@@ -198,7 +198,7 @@ def test_data_that_were_replaced_or_deleted_since_are_no_lie() -> None:
 
 
 def test_the_passport_of_a_challenger_has_the_comparison() -> None:
-    """As the run has it, with the interval in words."""
+    """It equals that of the run, with the interval in words."""
     world = challenge(results(396), 0.99)
     run = newest(world)
     compared = passport_of(world, run)["decision"]["comparison"]
@@ -314,7 +314,7 @@ def test_what_is_no_passport_is_named(text: str, problem: str) -> None:
 
 
 def test_a_document_with_nothing_in_it_differs_everywhere() -> None:
-    """Without an exception."""
+    """There is no exception."""
     empty = {"format_version": 1, DIGEST: "0"}
     assert {CheckResult.DIFFERS} == {one.result for one in recomputed(empty)}
     assert {CheckResult.DIFFERS} == {one.result for one in recomputed({**empty, "data": [], "job": 7, "run": None})}

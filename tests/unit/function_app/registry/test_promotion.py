@@ -48,7 +48,7 @@ def tagged(world: World) -> list[str]:
 
 
 def test_a_promotion_moves_the_tag_and_says_so() -> None:
-    """In the history of the model and of the run."""
+    """The histories of the model and of the run have it."""
     world = world_of_versions()
     promote(MODEL, SECOND, world.services, by="Ada", instead_of=current_model(MODEL, world.ledger))
     assert ["2"] == tagged(world)
@@ -58,7 +58,7 @@ def test_a_promotion_moves_the_tag_and_says_so() -> None:
 
 
 def test_promoting_the_current_version_again_changes_nothing() -> None:
-    """Not its time either."""
+    """Its time does not change either."""
     world = world_of_versions()
     before = current_model(MODEL, world.ledger)
     assert promote(MODEL, FIRST, world.services, by="Ada", instead_of=None)
@@ -67,7 +67,7 @@ def test_promoting_the_current_version_again_changes_nothing() -> None:
 
 @pytest.mark.parametrize("fails_at", [1, 2])
 def test_a_promotion_that_died_is_finished_by_the_sweep(fails_at: int) -> None:
-    """Before the new version has the tag, or before the old one has lost it; meanwhile the latest time decides."""
+    """It died before the new version had the tag or the old one lost it; meanwhile the latest time decides."""
     world = world_of_versions()
     assert isinstance(world.models, FailingModels)
     world.models.fails_at = fails_at

@@ -81,7 +81,7 @@ def test_recipients_are_notified_once_how_the_logical_run_ended() -> None:
 
 
 def test_attempts_are_bounded_and_the_failure_of_the_last_is_notified() -> None:
-    """Once, with the class and why it was not tried again."""
+    """There is one notification with the failure class and the reason for not retrying."""
     world = world_with(max=2)
     last = fail(world, fail(world, world.upload_version()))
     assert (2, RunState.FAILED, "stop", "2 of 2 attempts were made") == (
@@ -171,7 +171,7 @@ def test_packages_that_do_not_install_are_named_with_what_to_do() -> None:
 
 
 def test_a_pipeline_may_have_missing_ranks_tried_again() -> None:
-    """On fresh nodes, as idle ones leave during the wait; as often as it allows attempts."""
+    """Fresh nodes are used, as idle ones leave during the wait; the limit of attempts applies."""
     world = world_with(wait_s=600, max=2, remedies={FailureClass.MISSING_RESOURCES: Remedy.WAIT})
     first = world.upload_version()
     second = fail(world, first, TOO_FEW)
@@ -287,7 +287,7 @@ def test_an_attempt_keeps_its_runs_place() -> None:
 
 
 def test_a_run_that_a_person_canceled_is_not_tried_again() -> None:
-    """Also where its job then fails, and where the attempt was only planned."""
+    """This holds even if its job then fails, or if the attempt was only planned."""
     world = world_with(wait_s=600)
     first = world.upload_version()
     second = fail(world, first, NO_QUOTA)

@@ -211,7 +211,7 @@ def test_what_waits_is_dropped_too_where_another_attempt_was_canceled() -> None:
 
 
 def test_what_is_asked_for_after_the_cancellation_starts_when_the_job_has_ended() -> None:
-    """That is another decision, taken in the knowledge of the first."""
+    """The later request is a separate decision."""
     world = World(jobs=SlowJobs())
     first = world.train()
     canceled(world, first)

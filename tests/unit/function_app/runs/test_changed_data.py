@@ -219,7 +219,7 @@ def test_nothing_is_registered_whose_data_were_deleted_while_it_trained() -> Non
 
 
 def test_nothing_is_registered_whose_shards_were_written_again_while_it_trained() -> None:
-    """The same content lies there in the end; what was read in between is not known."""
+    """The same content is there in the end; what was read in between is not known."""
     world = World()
     run = running(world)
     content = world.shards.blobs[PATH][1]
@@ -245,7 +245,7 @@ def test_an_attempt_does_not_continue_on_shards_that_were_written_since_the_firs
     "error", ["The job was preempted", "exited with status code 10.", "exited with status code 1."]
 )
 def test_a_job_that_fails_while_its_data_change_is_not_to_blame(error: str) -> None:
-    """Neither another attempt nor a hold nor the script's author: the same content may be requested again."""
+    """There is no further attempt, no hold and no blame on the script: the same content may be requested again."""
     world = World()
     run = running(world)
     content = world.shards.blobs[PATH][1]
@@ -269,7 +269,7 @@ def test_a_job_that_fails_while_its_data_change_is_not_to_blame(error: str) -> N
 
 
 def test_after_a_forced_run_the_advice_is_to_force_again() -> None:
-    """Without force the version's earlier run would be the answer, here one that a person canceled."""
+    """Without force the version's earlier run would be returned, here one that a person canceled."""
     world = World()
     first = running(world)
     cancel_run(first.run_id, canceled_by=PERSON, reason="enough", services=world.services)
@@ -337,7 +337,7 @@ def superseded_after_its_end(world: World) -> RunRecord:
 
 
 def test_a_model_whose_data_were_superseded_after_it_was_trained_says_so() -> None:
-    """In its registration, in the notification, and in the run's row."""
+    """Registration, notification and the run's row say so."""
     world = World()
     world.change_pipeline(on_change="train")
     run = superseded_after_its_end(world)

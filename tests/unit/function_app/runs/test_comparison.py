@@ -29,7 +29,7 @@ def two_runs(**overrides: float) -> tuple[World, list[str]]:
 
 
 def test_only_options_that_differ_are_named() -> None:
-    """As the jobs state them; the pipeline's own value too."""
+    """The values are those of the jobs, and the pipeline's own value is included."""
     world, run_ids = two_runs(epochs=5)
     comparison = compare(run_ids, world.services)
     assert ("epochs",) == comparison.options
@@ -58,7 +58,7 @@ def test_machines_and_data_that_differ_are_named() -> None:
 
 
 def test_an_attempt_is_compared_as_its_run() -> None:
-    """With the time of both attempts."""
+    """The time covers both attempts."""
     world = World()
     first = world.upload_version()
     world.jobs.become(first.run_id, "Running")
@@ -71,7 +71,7 @@ def test_an_attempt_is_compared_as_its_run() -> None:
 
 
 def test_the_arguments_of_a_script_are_compared_and_its_paths_are_not() -> None:
-    """With or without an equals sign."""
+    """This holds with or without an equals sign."""
     world = World()
     on = world.services.pipelines["digits"].train.model_copy(update={"num_nodes": 1})
     first = world.upload_version()
@@ -84,7 +84,7 @@ def test_the_arguments_of_a_script_are_compared_and_its_paths_are_not() -> None:
 
 
 def test_runs_that_do_not_exist_or_are_too_many_are_refused() -> None:
-    """By name, and by number."""
+    """The message has their names or their number."""
     world, run_ids = two_runs(epochs=5)
     with pytest.raises(NotFoundError, match="run landfall-x-a1 does not exist"):
         compare([*run_ids, "landfall-x-a1"], world.services)

@@ -59,7 +59,7 @@ def test_a_job_that_azure_ml_has_is_followed_all_the_same() -> None:
 
 
 def test_the_doctor_finds_the_mismatch() -> None:
-    """With the command that deploys both."""
+    """The fix is the command that deploys both."""
     world = World()
     deploy(world, asset_version("0a", LATER))
     world.services = replace(world.services, in_azure=True)

@@ -74,7 +74,7 @@ def test_a_hold_that_was_lifted_is_not_renewed_for_the_same_run() -> None:
 
 
 def test_what_lifts_a_hold_is_said_wherever_it_shows() -> None:
-    """In the notification, the history, and the state of the version."""
+    """The notification, the history and the state of the version say so."""
     world, run = held()
     assert LIFTED[1:] in world.topic.received[0].content["text"]
     assert any(LIFTED in line for line in why(str(VERSION), world.services).awaited)

@@ -100,7 +100,7 @@ def test_a_version_that_the_gate_registered_is_answered() -> None:
 
 
 def test_a_registration_that_failed_is_repeated_by_a_person() -> None:
-    """The gate held, and the registry refused; a person mends the cause and registers."""
+    """The gate held, and the registry refused; a person corrects the cause and registers."""
     world = World()
     run = world.upload_version()
     world.leave_model(run)
@@ -148,7 +148,7 @@ def test_people_are_notified_by_the_sweep_where_the_process_died_before() -> Non
     ],
 )
 def test_a_run_without_a_model_is_refused_with_its_state(status: str, said: str) -> None:
-    """Not ended, failed, canceled."""
+    """The run has not ended, has failed, or was canceled."""
     world = World()
     run = world.upload_version()
     if status != "Running":

@@ -1,4 +1,4 @@
-"""Mistakes in a pipeline's file: nothing is held or paid for, and the mended file trains without force."""
+"""Mistakes in a pipeline's file: nothing is held or paid for, and the corrected file trains without force."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ MISTAKES = [
 
 @pytest.mark.parametrize(("changes", "problem"), MISTAKES)
 def test_a_closing_submits_nothing_and_says_what_to_change(changes: dict[str, Any], problem: str) -> None:
-    """Once the file is mended, the same version is trained on without force."""
+    """Once the file is corrected, the same version is trained on without force."""
     world = mistaken(**changes)
     world.serve_requests()
     failed = world.only_run()

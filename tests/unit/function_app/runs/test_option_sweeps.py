@@ -84,7 +84,7 @@ def test_runs_follow_one_another_on_one_node_each() -> None:
 
 
 def test_a_completed_run_says_that_it_waits_for_the_others() -> None:
-    """To `why` and on its page, which name the sweep."""
+    """Its page and `why` say so, and name the sweep."""
     world, sweep = swept_world()
     first = finish(world, sweep, BEST)[0]
     explained = why(first.run_id, world.services)
@@ -140,7 +140,7 @@ def test_a_notification_of_runs_that_report_very_much_is_bounded() -> None:
 
 
 def test_of_equal_runs_the_first_is_registered() -> None:
-    """So that the decision does not depend on who makes it."""
+    """The decision therefore does not depend on the caller."""
     world, sweep = swept_world()
     runs = finish(world, sweep, BEST, BEST, WORSE)
     assert [runs[0].run_id] == registered(world)
@@ -164,14 +164,14 @@ def test_a_forced_request_is_another_sweep() -> None:
 
 
 def test_a_key_leads_to_its_sweep_after_a_deployment() -> None:
-    """Whatever the request would lead to by now."""
+    """It does not matter what the request would lead to by now."""
     world, sweep = swept_world(key="key-1")
     world.change_pipeline(train=world.services.pipelines["digits"].train.model_copy(update={"shm_size": "1g"}))
     assert sweep == ask(world, key="key-1")
 
 
 def test_a_plain_request_is_not_answered_with_a_run_of_a_sweep() -> None:
-    """That run may not be registered although it passes the gate."""
+    """That run may stay unregistered although it passes the gate."""
     world, sweep = swept_world()
     finish(world, sweep, WORSE, BEST, WORSE)
     _, is_new = request_run(VERSION, {"learning_rate": 0.03}, trigger="http", services=world.services)
@@ -215,7 +215,7 @@ def test_a_sweep_that_is_not_allowed_queues_nothing(
     ],
 )
 def test_every_value_is_checked_before_anything_is_queued(rates: dict[str, list[Any]], message: str) -> None:
-    """By the rules of a single run."""
+    """The rules are those of a single run."""
     world = World()
     world.upload_shards(*ALL_SHARDS)
     with pytest.raises(OverrideError, match=message):
@@ -224,7 +224,7 @@ def test_every_value_is_checked_before_anything_is_queued(rates: dict[str, list[
 
 
 def test_a_canceled_sweep_ends_with_its_runs_and_registers_nothing() -> None:
-    """Also the run that had completed; a repeated cancellation changes nothing."""
+    """This includes the run that had completed; a repeated cancellation changes nothing."""
     world, sweep = swept_world()
     _, second = finish(world, sweep, BEST)
     for _ in range(2):
@@ -250,7 +250,7 @@ def test_a_run_that_was_added_behind_a_cancellation_is_canceled() -> None:
 
 
 def test_a_sweep_that_has_ended_cannot_be_canceled() -> None:
-    """And one that does not exist is not found."""
+    """A sweep that does not exist is not found."""
     world, sweep = swept_world()
     finish(world, sweep, WORSE, BEST, WORSE)
     with pytest.raises(RunEndedError, match="it has ended: the best of 3 runs"):
@@ -283,7 +283,7 @@ def test_changed_data_stop_a_sweep_at_what_was_trained() -> None:
 
 
 def test_a_further_attempt_takes_what_is_left_of_its_run() -> None:
-    """So that all runs and attempts together stay within what was allowed."""
+    """All runs and attempts together therefore stay within the limit."""
     world, sweep = swept_world()
     first = runs_of(sweep, world.ledger)[0]
     world.jobs.become(first.run_id, "Running")
@@ -297,7 +297,7 @@ def test_a_further_attempt_takes_what_is_left_of_its_run() -> None:
 
 
 def test_a_sweep_is_read_as_it_was_written() -> None:
-    """From its document."""
+    """It is stored in a document."""
     world, sweep = swept_world()
     assert sweep == read_sweep(sweep.sweep_id, world.documents)
 
@@ -329,7 +329,7 @@ SCRIPT = own_script(PIPELINE).replace("train:\n", f"train:\n  {ARGUMENTS}\n")
     ],
 )
 def test_a_script_of_ones_own_gets_other_numbers(values: dict[str, Any], words: tuple[str, ...]) -> None:
-    """In place of those in train.arguments."""
+    """They replace those in train.arguments."""
     assert words == with_arguments(read_pipeline(SCRIPT), values).train.arguments
 
 

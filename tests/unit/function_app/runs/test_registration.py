@@ -31,7 +31,7 @@ def test_a_completed_run_whose_gate_holds_is_registered_with_its_lineage() -> No
 
 
 def test_the_lineage_names_the_version_of_the_delta_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    """That of the closing that was trained on."""
+    """It is the table version of the closing that was trained on."""
     world = World()
     run = world.upload_version()
     (closing,) = world.ledger.generations(run.dataset_version)
@@ -44,7 +44,7 @@ def test_the_lineage_names_the_version_of_the_delta_table(monkeypatch: pytest.Mo
 
 
 def test_looking_again_registers_and_notifies_nothing_again() -> None:
-    """However often an event or the timer comes."""
+    """The number of events and timers does not matter."""
     world, run = ended_run()
     for _ in range(3):
         world.follow(run)

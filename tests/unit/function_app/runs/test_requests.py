@@ -35,7 +35,7 @@ def test_a_request_with_another_option_is_another_run() -> None:
 
 
 def test_the_same_request_again_meets_its_run() -> None:
-    """Also the run that the closing started."""
+    """This includes the run that the closing started."""
     world = World()
     first = world.upload_version()
     run, is_new = request_run(VERSION, {}, trigger="http", services=world.services)
@@ -83,7 +83,7 @@ def test_what_is_within_the_limits_is_taken() -> None:
 
 
 def test_nothing_overridden_is_the_pipeline() -> None:
-    """Then the run is the one that a closing would start."""
+    """The run is then the one that a closing would start."""
     assert pipeline().train.options == overridden(pipeline(), {})
 
 
@@ -120,7 +120,7 @@ def forced(world: World, key: str) -> tuple[RunRecord, bool]:
 
 
 def test_a_forced_request_trains_again_and_says_so_in_history_and_lineage() -> None:
-    """Without force the same request meets the run that is there."""
+    """Without force, the same request returns the existing run."""
     world = World()
     first = world.finish(world.upload_version())
     met, _ = request_run(VERSION, {}, trigger="http", services=world.services)
@@ -291,7 +291,7 @@ def test_nothing_is_awaited_once_a_synthetic_run_has_ended() -> None:
     ],
 )
 def test_a_version_too_many_or_too_few_is_refused(dataset: str, version: str | None, problem: str) -> None:
-    """Before anything is written."""
+    """They are refused before anything is written."""
     world = synthetic_world()
     with pytest.raises(VersionNameError, match=problem):
         asked_version(dataset, version, world.services)

@@ -99,7 +99,7 @@ def test_a_script_without_errors_is_submitted() -> None:
 def test_a_script_is_read_with_the_modules_that_it_imports(
     tmp_path: Path, parts: str, name: str, errors: tuple[str, ...]
 ) -> None:
-    """From the folder of scripts and the pipeline's files: what a module gets wrong is found, and what it mends."""
+    """A mistake in an imported module is found, and a module that avoids one is read."""
     (tmp_path / name).parent.mkdir(exist_ok=True)
     (tmp_path / "scripts").mkdir(exist_ok=True)
     (tmp_path / name).write_text(parts)
@@ -110,7 +110,7 @@ def test_a_script_is_read_with_the_modules_that_it_imports(
 
 
 def test_an_error_in_a_module_names_its_file(tmp_path: Path) -> None:
-    """And its line there; modules that nothing imports, and folders of other people's code, are not judged."""
+    """The line is that of the module; modules that nothing imports, and folders of installed code, are ignored."""
     for name, text in {
         "mine.py": "import parts\nparts.train()\n",
         "parts.py": BAD + "\n\ndef train():\n    pass\n",
@@ -134,7 +134,7 @@ def test_an_error_in_a_module_names_its_file(tmp_path: Path) -> None:
 def test_a_module_that_python_refuses_is_an_error_where_the_script_starts_with_it(
     tmp_path: Path, script: str, errors: tuple[str, ...]
 ) -> None:
-    """Also through another module; the job would end at the import, with its nodes paid for."""
+    """This includes an import through another module; the job would fail at the import, on paid nodes."""
     (tmp_path / "scripts").mkdir()
     for name, text in {"mine": script, "helper": "from broken import x\n", "broken": "return 1\n"}.items():
         (tmp_path / "scripts" / f"{name}.py").write_text(text)
@@ -143,7 +143,7 @@ def test_a_module_that_python_refuses_is_an_error_where_the_script_starts_with_i
 
 
 def test_more_modules_than_are_read_are_an_error_that_says_so(tmp_path: Path) -> None:
-    """And not a script that is judged without them."""
+    """The script is not judged without them."""
     (tmp_path / "scripts").mkdir()
     for number in range(MAX_MODULES + 1):
         (tmp_path / "scripts" / f"m{number}.py").touch()
@@ -174,7 +174,7 @@ for_job = parser.parse_args()
 
 
 def test_an_argument_that_the_script_does_not_know_is_refused_before_nodes_are_asked_for() -> None:
-    """With the line, and the argument; without the paths, and with what it knows, it is submitted."""
+    """The error has the line and the argument; paths and known arguments are accepted."""
     world = world_with(GOOD + PARSER, pass_paths=False, arguments=("--epochs", "3"))
     run = world.upload_version()
     assert ("failed", "user_code", {}) == (run.state, run.failure_class, world.jobs.submitted)
@@ -227,7 +227,7 @@ def test_force_lets_a_bad_script_through_and_the_lineage_says_so() -> None:
 
 
 def test_warnings_are_recorded_and_refuse_nothing() -> None:
-    """On the size that the cluster has."""
+    """The cluster's size has InfiniBand."""
     world = world_with(SLOW)
     world.change_machines(vm_size="Standard_ND96asr_v4")
     world.upload_version()

@@ -54,7 +54,7 @@ def test_a_prediction_costs_two_requests_and_none_before_the_submission() -> Non
 
 
 def test_a_request_delivered_again_submits_nothing() -> None:
-    """And says why."""
+    """The result says why."""
     world = World()
     run = world.upload_version()
     handle_request(CLOSED, world.services)
@@ -88,7 +88,7 @@ def test_a_claim_whose_row_was_never_written_is_filled_in() -> None:
 
 
 def test_a_submission_under_way_is_left_to_its_handler_until_the_lease_runs_out() -> None:
-    """Then that handler is dead, and another one sends the very spec that is on record."""
+    """After that the handler is dead, and another one sends exactly the recorded spec."""
     world = World()
     run = world.upload_version()
     lease = world.clock() + world.services.claim_lease
@@ -139,7 +139,7 @@ def test_refusals_for_quota_are_bounded_as_attempts_are_and_notified_once() -> N
 
 
 def test_a_submission_refused_for_quota_goes_to_the_next_size_first() -> None:
-    """As for a job that found no room."""
+    """A job that found no capacity is handled in the same way."""
     world = World()
     world.change_pipeline(attempts=Attempts(other_clusters=(OTHER_CLUSTER,)))
     world.jobs.refusal = NO_QUOTA

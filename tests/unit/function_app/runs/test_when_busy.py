@@ -62,7 +62,7 @@ def run_of(world: World, version: str) -> RunRecord:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_ten_versions_at_once_are_all_trained_in_the_order_of_closing(seed: int) -> None:
-    """Whatever the order of their requests, also where each comes twice; never two at a time."""
+    """Requests may arrive in any order and twice; never do two versions train at a time."""
     world = busy_world()
     requests = close(world, *TEN) * 2
     random.Random(seed).shuffle(requests)  # noqa: S311 (an order, not a secret)
@@ -160,7 +160,7 @@ def test_a_further_attempt_goes_before_the_versions_that_wait() -> None:
 
 
 def test_a_failed_run_gives_its_place_to_the_next_version_at_once() -> None:
-    """By its end, without a sweep."""
+    """The end of the run does this, without a sweep."""
     world = busy_world()
     for request in close(world, "v0", "v1", "v2"):
         handle_request(request, world.services)
@@ -221,7 +221,7 @@ def test_with_latest_the_newest_of_ten_versions_is_trained_and_the_others_are_no
 
 
 def test_a_dropped_version_can_be_asked_for_again() -> None:
-    """As its message says."""
+    """Its message says so."""
     world = busy_world("latest")
     for request in close(world, "v0", "v1", "v2"):
         handle_request(request, world.services)
@@ -261,7 +261,7 @@ def test_a_person_who_cancels_a_run_stops_it_and_no_other_version() -> None:
 
 
 def test_two_requests_for_one_version_have_one_place() -> None:
-    """However often a version is asked for, it waits once: the last request counts, and no version is given up."""
+    """A version waits once, however often it is requested: the last request counts, and no version is given up."""
     world = busy_world()
     for request in close(world, "v0", "v1"):
         handle_request(request, world.services)
@@ -302,7 +302,7 @@ def test_a_message_that_was_not_written_is_made_up_for() -> None:
 
 
 def test_the_first_version_that_was_closed_is_first_for_a_pipeline_that_was_out_of_service() -> None:
-    """Versions that closed before the file broke are in line in their order when it is mended."""
+    """Versions that closed before the file broke are in line in their order when it is corrected."""
     world = busy_world()
     requests = close(world, "v0", "v1", "v2")
     known = world.services.pipelines

@@ -77,7 +77,7 @@ def test_a_message_whose_handler_never_came_to_an_end_says_so() -> None:
 
 
 def test_what_was_taken_lies_there_no_longer() -> None:
-    """And taking it twice, because the source could not be emptied, makes one letter."""
+    """Taking it twice, because the source could not be emptied, creates one letter."""
     world = World()
     collected(world, undelivered())
     collected(world, undelivered())
@@ -89,7 +89,7 @@ def test_what_was_taken_lies_there_no_longer() -> None:
 
 
 def test_a_letter_is_notified_once() -> None:
-    """With the error, and the command that sends it again."""
+    """The notification has the error, and the command that sends it again."""
     world = World()
     letter = collected(world, undelivered(), undelivered())
     rows = world.ledger.notifications(PATH)
@@ -99,7 +99,7 @@ def test_a_letter_is_notified_once() -> None:
 
 
 def test_a_replayed_upload_goes_back_to_its_queue() -> None:
-    """As it was; the letter says when, and so does the history."""
+    """It is unchanged; the letter and the history have the time."""
     world = World()
     letter = replay(collected(world, undelivered()).dead_letter_id, world.services)
     assert [UPLOAD] == world.uploads.messages
@@ -147,7 +147,7 @@ def test_remains_of_the_first_death_do_not_reopen_a_replayed_letter() -> None:
 
 
 def test_a_replayed_training_request_leads_to_its_run_once() -> None:
-    """However often it is replayed, and whatever has happened since."""
+    """It may be replayed any number of times, whatever has happened since."""
     world = World()
     run = world.upload_version()
     request = TrainingRequest(dataset_version=VERSION, generation=1, trigger="closed", run_id=run.run_id)

@@ -62,7 +62,7 @@ def test_an_open_version_is_read_once_in_each_sweep() -> None:
 
 @pytest.mark.parametrize("name", [TRAIN_SHARDS[0], "train-00007-of-00009.tfrecord", "README.md"])
 def test_any_change_of_the_blobs_has_the_version_looked_at(name: str) -> None:
-    """Whatever it was, the mark does not fit any more."""
+    """After any change the mark no longer matches."""
     world, ledger = settled_world()
     world.put(name, shard_content(5))
     swept(world)

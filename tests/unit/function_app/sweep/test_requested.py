@@ -66,7 +66,7 @@ def test_of_two_callers_that_see_no_sweep_one_requests_it(monkeypatch: pytest.Mo
 
 
 def test_a_sweep_that_runs_is_not_started_again() -> None:
-    """Neither by a request nor by a second message; a message that comes again belongs to a handler that died."""
+    """Neither a request nor a second message starts it; a repeated message belongs to a handler that died."""
     world = World()
     asked = request_sweep(world.services)
     row = world.ledger.mark(MARK) or ""

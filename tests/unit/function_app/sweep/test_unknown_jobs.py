@@ -57,7 +57,7 @@ def test_known_jobs_are_left_alone() -> None:
 
 
 def test_a_job_whose_plan_gives_its_very_spec_is_adopted() -> None:
-    """And followed to its end as if its row had never been lost."""
+    """It is followed to its end as if its row had never been lost."""
     world, run = forgotten()
     world.ledger.generation_rows = {
         key: replace(row, auto_run_id="landfall-digits-v1-other-a1")

@@ -47,7 +47,7 @@ def test_a_warning_names_the_size_of_the_attempt_that_it_is_about() -> None:
 
 
 def test_a_waiting_run_is_notified_once() -> None:
-    """And goes on waiting: nothing is stopped by it."""
+    """It continues to wait: the notification stops nothing."""
     world, run = started("Queued")
     counts = [len(notified_after(world, "run_waiting", hours=3)) for _ in range(3)]
     assert ([1, 1, 1], RunState.QUEUED) == (counts, world.ledger.run_rows[run.run_id].state)
@@ -60,7 +60,7 @@ def test_a_running_run_waits_for_nothing() -> None:
 
 
 def test_the_pipeline_says_how_long_a_run_may_wait() -> None:
-    """In seconds."""
+    """The unit is seconds."""
     world, _ = started("Queued")
     world.change_pipeline(watch=Watch(queued_after_s=60))
     assert 1 == len(notified_after(world, "run_waiting", minutes=2))
@@ -163,7 +163,7 @@ def test_a_version_that_waits_too_long_is_notified_with_its_missing_shards() -> 
 
 
 def test_a_stalled_version_is_notified_once() -> None:
-    """However often the sweep comes by; a shard that comes and nothing after it is another time."""
+    """The number of sweeps does not matter; if another shard arrives and then nothing more, there is another one."""
     world = World()
     world.upload_shards(TRAIN_SHARDS[0])
     counts = [len(stalled(world, 25)) for _ in range(3)]
@@ -182,7 +182,7 @@ def test_a_rejected_shard_is_missing_too() -> None:
 
 
 def test_the_pipeline_says_how_long() -> None:
-    """In seconds."""
+    """The unit is seconds."""
     world = World()
     world.change_pipeline(watch=Watch(stalled_after_s=3600))
     world.upload_shards(TRAIN_SHARDS[0])

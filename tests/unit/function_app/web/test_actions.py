@@ -61,7 +61,7 @@ def test_a_version_is_trained_again_once_for_each_page_that_is_confirmed() -> No
 
 
 def test_before_a_training_the_page_says_what_its_plan_expects() -> None:
-    """Beside the most that it may take: time and money, at the price that plans state."""
+    """The page states time and money at the plan's price, beside the maximum time."""
     world = planning_world()
     world.finish(world.upload_version())
     page = look(world, f"/datasets/{VERSION}/submit").text
@@ -115,7 +115,7 @@ def test_a_form_of_another_site_does_nothing(headers: dict[str, str]) -> None:
 
 
 def test_an_old_browser_that_states_the_origin_only_may_act() -> None:
-    """Not every browser sends Sec-Fetch-Site."""
+    """Some browsers do not send Sec-Fetch-Site."""
     world = World()
     run = world.upload_version()
     assert 303 == confirm(world, f"/runs/{run.run_id}/cancel", Origin="http://127.0.0.1:7071").status_code
@@ -123,7 +123,7 @@ def test_an_old_browser_that_states_the_origin_only_may_act() -> None:
 
 @pytest.mark.parametrize("key", ["", "x", "g" * 32, "a" * 33])
 def test_a_form_without_a_key_of_a_page_does_nothing(key: str) -> None:
-    """Who confirms has seen what will happen."""
+    """A confirmation must come from the page that shows the consequences."""
     world = World()
     run = world.upload_version()
     assert 403 == send_form(world, f"/runs/{run.run_id}/cancel", key=key, headers=OWN).status_code
@@ -144,7 +144,7 @@ def test_a_form_without_a_key_of_a_page_does_nothing(key: str) -> None:
     ],
 )
 def test_each_action_has_its_role(path: str, role: str, *, may: bool) -> None:
-    """Neither its page nor the confirmation is open to others, and a button that would be refused is not shown."""
+    """Its page and its confirmation are refused to others, and a button that would be refused is not shown."""
     world = World()
     run = world.upload_version()
     path = path.replace("RUN", run.run_id)

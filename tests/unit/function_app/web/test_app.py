@@ -253,7 +253,7 @@ def test_what_no_route_takes_is_answered_in_whole_sentences(
 
 
 def test_text_that_is_not_json_is_shown_its_place() -> None:
-    """By its character, since there is no member to name."""
+    """The place is a character, because there is no member to name."""
     answer = call(
         World(), "POST", "/api/runs", content=b'{"dataset": x}', headers={"Content-Type": "application/json"}
     )

@@ -85,7 +85,7 @@ def test_curves_of_all_runs_share_an_axis(ended: tuple[World, OptionSweep, list[
 
 
 def test_a_run_that_trains_is_compared_and_asked_for_again() -> None:
-    """With what is known of it; its curve follows."""
+    """The page shows what is known of it; its curve is updated."""
     world, sweep = swept_world()
     finish(world, sweep, 0.96)
     page = look(world, f"/compare?sweep={sweep.sweep_id}").text
@@ -106,7 +106,7 @@ def test_fewer_than_two_runs_come_with_a_choice() -> None:
 
 
 def test_pages_of_runs_and_versions_lead_to_comparisons(ended: tuple[World, OptionSweep, list[RunRecord]]) -> None:
-    """With their sweep, with each other, and with the run that registered a model before."""
+    """They link to their sweep, to each other, and to the run that registered a model before."""
     world, sweep, runs = ended
     swept = f'href="/compare?sweep={sweep.sweep_id}"'
     assert swept in look(world, "/datasets/digits/v1").text
@@ -121,7 +121,7 @@ def test_pages_of_runs_and_versions_lead_to_comparisons(ended: tuple[World, Opti
 
 
 def test_metrics_have_their_intervals() -> None:
-    """Where a run left the results of each example; on the page and in the API."""
+    """The page and the API have them if a run wrote the results of each example."""
     world = challenge(results(396), 0.99)
     runs = world.ledger.runs()
     low, high = runs[0].evidence["intervals"]["val_accuracy"][1:]
@@ -185,13 +185,13 @@ def test_the_largest_comparison_stays_small() -> None:
     ],
 )
 def test_what_cannot_be_compared_is_an_error_that_says_what_to_do(query: str, status: int, text: str) -> None:
-    """In the frame of every page."""
+    """The error has the frame of every page."""
     page = look(World(), f"/compare?{query}")
     assert (status, True, True) == (page.status_code, text in page.text, "Check the address" in page.text)
 
 
 def test_too_many_runs_are_refused() -> None:
-    """By a page that says how many there may be."""
+    """The page says how many there may be."""
     world, _sweep, runs = ended_sweep()
     copies = [
         replace(runs[0], run_id=f"landfall-{number}-a1", logical_run=f"landfall-{number}") for number in range(40)

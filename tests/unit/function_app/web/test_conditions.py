@@ -50,7 +50,7 @@ def test_a_key_is_refused_for_everything_but_its_request() -> None:
 
 
 def test_a_refused_action_leaves_its_key_free() -> None:
-    """The caller mends the request and sends it again."""
+    """The caller corrects the request and sends it again."""
     world, name = world_with_letter()
     refused = call(world, "POST", f"/api/dead-letters/{'0' * 16}/replay", headers=KEY)
     assert [404, 202] == [
@@ -139,7 +139,7 @@ def test_an_action_on_what_has_changed_since_is_refused(kind: str) -> None:
 
 
 def test_a_condition_on_what_does_not_exist_is_not_found() -> None:
-    """As without the condition."""
+    """The answer is the same without the condition."""
     answer = call(World(), "POST", "/api/runs/landfall-x-a1/cancel", headers={"If-Match": "*"})
     assert (404, "not_found") == error(answer)
 
@@ -158,7 +158,7 @@ def test_what_takes_time_is_answered_with_its_place() -> None:
 
 
 def test_every_post_takes_a_key_and_every_action_a_condition() -> None:
-    """Also those that are added later; what a condition is compared with can be asked for."""
+    """This includes routes that are added later; what a condition is compared with can be requested."""
     world = World()
     world.upload_shards(*ALL_SHARDS)
     paths = call(world, "GET", "/api/openapi.json").json()["paths"]

@@ -69,7 +69,7 @@ def test_a_long_curve_is_thinned_and_keeps_its_end() -> None:
 
 
 def test_bars_are_shares_of_the_largest() -> None:
-    """Also where there is nothing, or only zeros."""
+    """An empty list and zeros are drawn, too."""
     assert [200.0, 100.0, 0.0] == shares([4, 2, 0], 200)
     assert ([], [0.0]) == (shares([], 200), shares([0], 200))
 

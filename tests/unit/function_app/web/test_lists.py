@@ -51,7 +51,7 @@ def test_a_page_after_a_run_that_is_unknown_is_an_error() -> None:
 
 @pytest.mark.parametrize("query", ["state=done", "after=a%20b", "limit=0"])
 def test_a_filter_that_cannot_be_is_refused(query: str) -> None:
-    """With the parameter's name."""
+    """The message has the parameter's name."""
     answer = call(World(), "GET", f"/api/runs?{query}")
     assert (422, "invalid_request") == error(answer)
     assert query.partition("=")[0] == answer.json()["errors"][0]["parameter"]
@@ -74,7 +74,7 @@ def test_models_are_listed_with_the_runs_that_made_them() -> None:
 
 
 def test_a_passport_is_there_for_each_version_that_was_registered() -> None:
-    """As it is stored; what was recomputed of it; and a problem where there is none, or it cannot be read."""
+    """It has the stored passport and the verification, or the problem if it is missing or cannot be read."""
     world = World()
     run = world.finish(world.upload_version())
     path = f"/api/models/digits-cnn/versions/{run.model_version}"
@@ -110,7 +110,7 @@ def test_datasets_are_listed_with_the_version_that_was_whole_last() -> None:
 
 
 def test_datasets_and_models_come_page_by_page() -> None:
-    """By name."""
+    """They are sorted by name."""
     world = World()
     register = pipeline().register_
     assert register is not None
@@ -160,7 +160,7 @@ def test_a_mistyped_name_is_answered_with_the_one_meant() -> None:
 
 
 def test_shards_come_page_by_page_with_their_reasons() -> None:
-    """By split and position; only those of one state or split."""
+    """They are sorted by split and position; one state or split can be selected."""
     world = World()
     world.upload_shards(ALL_SHARDS[0], ALL_SHARDS[2])
     world.deliver(world.put(ALL_SHARDS[1], b"<html>"))
@@ -217,7 +217,7 @@ def test_pipelines_come_page_by_page() -> None:
 
 
 def test_dead_letters_come_page_by_page_and_by_state_and_source() -> None:
-    """Also where those of a page are replayed before the next one is asked for."""
+    """This holds even if letters of a page are replayed before the next page is requested."""
     world = World()
     for number in range(3):
         world.give_up(f'{{"broken": {number}}}')

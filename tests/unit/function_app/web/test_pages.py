@@ -98,7 +98,7 @@ def test_a_large_open_version_is_counted_in_part(monkeypatch: pytest.MonkeyPatch
 
 
 def test_the_overview_shows_what_trains_what_is_whole_and_what_is_not() -> None:
-    """With links to each."""
+    """It links to each of them."""
     world = World()
     run = training(world)
     world.upload_shards(ALL_SHARDS[0], version="v2")
@@ -141,7 +141,7 @@ def test_a_version_has_a_cell_for_each_shard_and_the_reasons_of_the_rejected() -
 
 
 def test_files_of_any_names_have_cells_too() -> None:
-    """In the order of their names; their number is known with the marker."""
+    """They are sorted by name; their number is known once the marker exists."""
     world = World()
     layout = Layout(kind="marker")
     world.change_pipeline(data=world.services.pipelines["digits"].data.model_copy(update={"layout": layout}))
@@ -288,7 +288,7 @@ def test_a_passport_that_was_changed_is_not_shown() -> None:
 
 
 def test_the_cost_of_a_run_that_trains_grows_with_the_time() -> None:
-    """At the prices of clusters.yaml, over all attempts."""
+    """The prices are those of clusters.yaml, over all attempts."""
     world = World()
     world.change_machines(vm_size="Standard_NC24ads_A100_v4", price_per_node_hour=3.0)
     run = training(world)
@@ -297,7 +297,7 @@ def test_the_cost_of_a_run_that_trains_grows_with_the_time() -> None:
 
 
 def test_text_from_outside_is_escaped_masked_and_bounded() -> None:
-    """In a log, in a reason and in an error's page."""
+    """This holds in logs, in reasons and on error pages."""
     world = World()
     run = training(world)
     world.jobs.logs[run.run_id] += "\n".join(["x" * 5000, "https://a.example/?sig=secret123", *["line"] * 5000])
@@ -330,7 +330,7 @@ def test_text_from_outside_is_escaped_masked_and_bounded() -> None:
     ],
 )
 def test_an_error_is_a_page_that_says_what_to_do(path: str, status: int) -> None:
-    """With the same frame as every page."""
+    """The error has the frame of every page."""
     page = look(World(), path)
     assert (status, "text/html; charset=utf-8") == (page.status_code, page.headers["Content-Type"])
     assert "Check the address" in page.text
@@ -391,7 +391,7 @@ def test_every_page_forbids_what_it_does_not_need() -> None:
 
 @pytest.mark.parametrize("name", STATIC)
 def test_a_static_file_has_an_address_that_changes_with_it(name: str) -> None:
-    """So that browsers may keep it, and load the next release's."""
+    """Browsers may therefore cache it, and load that of the next release."""
     address = re.findall(rf'"(/static/{name}\?\w+)"', look(World(), "/").text)
     answer = look(World(), address[0])
     assert (200, STATIC[name]) == (answer.status_code, answer.headers["Content-Type"].partition(";")[0])
@@ -472,7 +472,7 @@ def test_a_dataset_lists_its_versions() -> None:
 
 
 def test_what_stands_in_backquotes_is_code_and_nothing_else_becomes_markup() -> None:
-    """Also where the text comes from outside."""
+    """This holds for text from outside, too."""
     page = look(World(), "/datasets/digits/%3Cb%3Ev").text
     assert "<b>" not in page
     assert "<code>landfall why digits/&lt;b&gt;v/SHARD</code>" in page

@@ -64,7 +64,7 @@ def test_a_claimed_address_makes_no_new_caller() -> None:
 
 
 def test_people_have_a_limit_each_and_their_page_says_what_to_do() -> None:
-    """By the id that App Service authentication states; what all pages load is not counted."""
+    """App Service authentication states their ids; files that all pages load are not counted."""
     services = limited(pages_sign_in=SignIn.NONE)
     page = {"url": "/pipelines", "headers": {"x-ms-client-principal-id": "ann"}}
     other = {"url": "/pipelines", "headers": {"x-ms-client-principal-id": "ben"}}

@@ -46,7 +46,7 @@ def test_a_registration_without_a_reason_is_refused(body: dict[str, Any]) -> Non
 
 
 def test_a_run_that_cannot_be_registered_is_a_conflict_that_says_why() -> None:
-    """Not ended; files gone; unknown."""
+    """The run has not ended, its files are gone, or it is unknown."""
     world = World()
     run = world.upload_version()
     path = f"/api/runs/{run.run_id}/register"

@@ -103,7 +103,7 @@ def test_a_closed_version_has_its_generation_and_runs() -> None:
 
 
 def test_a_run_that_waits_says_for_what_everywhere() -> None:
-    """In its version, alone and in the list; an active run waits for nothing."""
+    """Its version, its own answer and the list say so; an active run waits for nothing."""
     world = World()
     first, second = world.train(), world.train(version="v2")
     place = f"waits for run {first.run_id}; it is next"
@@ -267,7 +267,7 @@ def test_a_key_leads_to_its_run_whatever_has_happened_since() -> None:
 
 
 def test_a_refused_request_leaves_its_key_free() -> None:
-    """The caller mends the request and sends it again."""
+    """The caller corrects the request and sends it again."""
     world = World()
     world.finish(world.upload_version())
     answers = [keyed(world, "abc", overrides={"epochs": epochs}) for epochs in (1000, 5)]

@@ -49,7 +49,7 @@ def test_the_role_claim_may_have_the_type_that_the_principal_names() -> None:
     ],
 )
 def test_a_principal_without_a_role_sees_nothing(header: str) -> None:
-    """Whatever the header holds, the answer says which roles there are."""
+    """The answer lists the roles, whatever the header contains."""
     answer = look(World(), "/", sign_in=SignIn.EASY_AUTH, x_ms_client_principal=header)
     assert 403 == answer.status_code
     assert "app role" in answer.text
@@ -65,7 +65,7 @@ def test_no_page_is_shown_without_a_sign_in(path: str) -> None:
 
 
 def test_a_forged_principal_is_not_believed_where_nothing_removes_it() -> None:
-    """Without App Service authentication anybody may send the header."""
+    """Without App Service authentication, anyone can send the header."""
     header = principal(("roles", "admin"))
     assert 503 == look(World(), "/", sign_in=SignIn.OFF, x_ms_client_principal=header).status_code
 
@@ -92,7 +92,7 @@ def test_without_sign_in_only_names_of_this_machine_are_answered(host: str, *, i
 
 
 def test_a_page_names_the_person_and_the_role() -> None:
-    """So that people see as whom they are signed in."""
+    """People therefore see as whom they are signed in."""
     header = principal(("preferred_username", "ada@example.org"), ("roles", "reader"))
     answer = look(World(), "/", sign_in=SignIn.EASY_AUTH, x_ms_client_principal=header)
     assert 200 == answer.status_code

@@ -64,7 +64,7 @@ def test_a_sweep_that_has_ended_says_which_run_is_the_best() -> None:
 
 
 def test_a_canceled_sweep_says_why() -> None:
-    """And a repeated cancellation has the same answer."""
+    """A repeated cancellation has the same answer."""
     world = trained_world()
     sweep = call(world, "POST", "/api/sweeps", json=BODY).json()
     answers = [call(world, "POST", f"/api/sweeps/{sweep['sweep_id']}/cancel").json() for _ in range(2)]
@@ -101,7 +101,7 @@ def test_an_option_that_is_not_offered_is_shown_in_the_grid() -> None:
 
 
 def test_a_key_of_another_request_is_refused() -> None:
-    """As for runs."""
+    """Runs behave in the same way."""
     world, headers = trained_world(), {"Idempotency-Key": "one"}
     call(world, "POST", "/api/sweeps", json=BODY, headers=headers)
     answer = call(world, "POST", "/api/sweeps", json={**BODY, "max_node_hours": 3}, headers=headers)
@@ -115,7 +115,7 @@ def test_an_unknown_sweep_is_not_found() -> None:
 
 
 def test_runs_are_shown_side_by_side() -> None:
-    """By their ids, or by that of their sweep; options that differ, metrics, time and cost."""
+    """They are selected by their ids or by their sweep; options that differ, metrics, time and cost are shown."""
     world, sweep = ended_sweep()
     run_ids = [run["run_id"] for run in sweep["runs"]]
     by_runs = call(world, "GET", "/api/compare", params={"run": run_ids}).json()

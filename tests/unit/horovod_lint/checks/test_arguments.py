@@ -62,7 +62,7 @@ def test_a_parser_with_every_flag_is_not_found() -> None:
 
 
 def test_only_what_the_job_passes_is_asked_of_a_parser() -> None:
-    """Without paths, the pipeline's own arguments; a value is none."""
+    """These are the pipeline's own arguments without the paths; values are not arguments."""
     machine = job(["--steps=5", "--rate", "-1"])
     assert ("--steps", "--rate") == machine.job_flags
     taken = "p = argparse.ArgumentParser()\np.add_argument('--steps')\np.add_argument('--rate')\np.parse_args()"
@@ -107,7 +107,7 @@ def messages(body: str, *runs: Sequence[str]) -> list[str]:
     ],
 )  # fmt: skip
 def test_a_value_that_ends_the_parser_is_found(options: str, words: list[str], problem: str) -> None:
-    """As argparse itself says it, before nodes have started."""
+    """The message is that of argparse, before nodes have started."""
     assert [problem] == messages(f"p.add_argument({options})\np.parse_args()", words)
     assert [problem] == messages(f"def main():\n  p.add_argument({options})\n  p.parse_args()\nmain()", words)
 

@@ -69,7 +69,7 @@ def test_under_other_launchers_something_else_connects_the_ranks() -> None:
     ("script", "line"), [(TAPE, "    hvd.init()\n"), (FIT, "hvd.init()\n"), (TORCH, "hvd.init()\n")]
 )
 def test_a_missing_init_is_found(script: str, line: str) -> None:
-    """In every framework."""
+    """This holds for every framework."""
     assert "missing_init" in found(spoilt(script, (line, "")))
 
 
@@ -84,12 +84,12 @@ def test_a_missing_init_is_found(script: str, line: str) -> None:
     ],
 )
 def test_an_indirect_init_is_not_missing(started: str) -> None:
-    """By a function of the script, under another name, or perhaps in a module."""
+    """A function of the script calls it, another name refers to it, or perhaps a module calls it."""
     assert [] == [code for code in found(spoilt(FIT, ("hvd.init()", started))) if "init" in code]
 
 
 def test_a_use_before_init_is_found() -> None:
-    """In the same scope only: the body of a function runs when it is called."""
+    """Only the same scope counts: the body of a function runs when it is called."""
     early = spoilt(FIT, ("hvd.init()\n", "print(hvd.rank())\nhvd.init()\n"))
     assert [("used_before_init", "print(hvd.rank())")] == places(early)
     defined = spoilt(FIT, ("hvd.init()\n", "def tell():\n    print(hvd.rank())\nhvd.init()\n"))
@@ -129,7 +129,7 @@ def test_horovod_is_known_by_any_name(name: str, imported: str) -> None:
     ],
 )
 def test_an_optimizer_that_is_not_horovods_is_found(changes: list[tuple[str, str]], line: str) -> None:
-    """Not wrapped, or another optimizer is compiled than the wrapped one."""
+    """It is not wrapped, or another optimizer is compiled than the wrapped one."""
     ((code, place),) = [each for each in places(spoilt(FIT, *changes)) if each[0].startswith("optimizer")]
     assert ("optimizer_not_distributed", True) == (code, place.startswith(line))
 

@@ -21,7 +21,7 @@ STEPS = "steps_per_epoch=50000 // 32 // hvd.size(), "
     ],
 )
 def test_data_that_do_not_depend_on_the_rank_are_found(script: str, line: str) -> None:
-    """In a hand-written loop, in Keras' fit, and in a PyTorch loop."""
+    """The cases are a hand-written loop, Keras' fit, and a PyTorch loop."""
     named = [place for code, place in places(script) if code == "data_not_sharded"]
     assert [True] == [place.startswith(line) for place in named]
 
@@ -40,12 +40,12 @@ def test_data_that_do_not_depend_on_the_rank_are_found(script: str, line: str) -
     ],
 )
 def test_data_that_are_or_may_be_split_by_rank_are_accepted(data: str) -> None:
-    """By hand, by file, in a module, or generated at random as for a benchmark."""
+    """The data are split by hand, by file or in a module, or generated at random as for a benchmark."""
     assert [] == [code for code in found(spoilt(FIT, (SLICED, f"import numpy as np\n{data}\n"))) if "data" in code]
 
 
 def test_a_share_of_the_steps_on_data_in_an_order_of_its_own_is_advice() -> None:
-    """As Horovod's own examples do it; the same order on every rank would be the same data."""
+    """Horovod's own examples do this; the same order on every rank would mean the same data."""
     drawn = "x = tf.data.Dataset.from_tensor_slices((x, y)).repeat().shuffle(1000).batch(32)\n"
     script = spoilt(FIT, (SLICED, drawn))
     assert ["data_sampled"] == found(script)

@@ -31,7 +31,7 @@ def test_a_process_without_a_gpu_of_its_own_is_a_warning() -> None:
     ],
 )
 def test_a_gpu_may_be_picked_in_other_ways(pinned: str) -> None:
-    """By the environment, a configuration, an imported function, or by using none."""
+    """The ways are the environment, a configuration, an imported function, or not using one."""
     assert [] == found(spoilt(FIT, (PIN, "    pass\n"), ("model = ", f"{pinned}\nmodel = ")))
 
 
@@ -88,7 +88,7 @@ def test_a_use_in_a_function_that_is_never_called_does_not_count() -> None:
 
 
 def test_keras_2_can_be_selected() -> None:
-    """By the script, by its pipeline, or by importing it, which does not select it for Horovod's callbacks."""
+    """The script or its pipeline can select it; importing it does not select it for Horovod's callbacks."""
     assert [] == found(FIT)
     assert [] == found(ON_KERAS_3, TF_USE_LEGACY_KERAS="1")
     assert ["keras3_incompatible"] == found(ON_KERAS_3, TF_USE_LEGACY_KERAS="0")
@@ -138,7 +138,7 @@ def test_a_callback_with_the_backend_of_keras_3_is_found(change: tuple[str, str]
     ],
 )
 def test_a_callback_with_a_backend_of_its_own_is_not_found(change: tuple[str, str]) -> None:
-    """By its name, or in a loop over callbacks."""
+    """The backend is set by its name, or in a loop over callbacks."""
     assert [] == found(spoilt(FIT, change))
 
 
@@ -215,7 +215,7 @@ def test_a_script_that_writes_no_report_is_found_where_models_are_registered(scr
     ],
 )
 def test_a_script_that_writes_a_report_or_may_write_one_is_not_found(code: str) -> None:
-    """Whatever is called a report, modules of the author, and other programs."""
+    """The report may have any name, and be written by modules of the author or by other programs."""
     assert [] == reports_of(f"{code}\n{FIT}", Machine(registers=True))
 
 

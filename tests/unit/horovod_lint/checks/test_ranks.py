@@ -65,7 +65,7 @@ def test_a_file_that_every_rank_writes_is_found(write: str) -> None:
     ],
 )
 def test_a_file_that_one_rank_writes_is_accepted(write: str) -> None:
-    """In every way to select the root or a path for each rank."""
+    """There are many ways to select the root, or a path for each rank."""
     assert [] == found(spoilt(FIT, (ROOT_ONLY, f"{write}\n")))
 
 
@@ -145,7 +145,7 @@ def test_a_loop_that_one_rank_may_leave_is_found() -> None:
     ],
 )
 def test_a_collective_call_on_some_ranks_is_found(line: str) -> None:
-    """In a branch, after a return, in a function that only some ranks call."""
+    """The call is in a branch, after a return, or in a function that only some ranks call."""
     assert ["collective_on_some_ranks"] == found(spoilt(FIT, ("model.fit", f"{line}\nmodel.fit")))
 
 
@@ -169,5 +169,5 @@ def test_a_broadcast_in_the_roots_list_alone_is_found() -> None:
     ],
 )
 def test_a_collective_call_on_every_rank_is_accepted(line: str) -> None:
-    """In both branches, with different values, under a condition on the size, or in a process set."""
+    """The call is in both branches, with different values, under a condition on the size, or in a process set."""
     assert [] == found(spoilt(FIT, ("model.fit", f"{line}\nmodel.fit")))

@@ -27,7 +27,7 @@ def settle(cluster: Cluster, now_s: float) -> None:
 
 
 def test_nothing_runs_without_a_request() -> None:
-    """From zero."""
+    """The cluster starts at zero."""
     cluster = a_cluster()
     settle(cluster, 1000)
     assert [] == states(cluster)
@@ -85,7 +85,7 @@ def test_a_small_run_does_not_overtake_a_large_one() -> None:
 
 
 def test_idle_nodes_leave_after_their_time() -> None:
-    """Not a second earlier, and they take their time to go."""
+    """They do not leave a second earlier, and leaving takes time."""
     cluster = a_cluster()
     cluster.ask("r1", 2)
     settle(cluster, 0)

@@ -17,7 +17,7 @@ from tests.support.processes import REPOSITORY
 
 
 def test_a_fault_is_for_the_next_jobs_of_its_name() -> None:
-    """As often as it was asked for; `landfall up --fault` breaks every other launch."""
+    """It applies to the requested number of jobs; `landfall up --fault` breaks every other start."""
     faults = JobFaults(LaunchFault.NO_GPU)
     faults.add(LaunchFault.ONE_RANK, "digits", 2)
     seen = [faults.next_for(job, LaunchFault) for job in ("cats-a1", "digits-a1", "digits-a2", "digits-a3")]
@@ -40,14 +40,14 @@ def test_each_kind_of_fault_waits_for_its_own_moment() -> None:
     ("fault", "times"), [(AnswerFault.FORBIDDEN, 1), (AnswerFault.UNAVAILABLE, SDK_TRIES)], ids=str
 )
 def test_a_permanent_answer_is_for_the_first_submission_of_each_job(fault: AnswerFault, times: int) -> None:
-    """With the SDK's own tries; afterwards the job can be submitted, so that people see both."""
+    """It meets all of the SDK's attempts; afterwards the job can be submitted, so that people see both."""
     faults = JobFaults(fault)
     seen = [[faults.next_for(job, AnswerFault) for _ in range(times + 1)] for job in ("digits-a1", "cats-a1")]
     assert [[fault] * times + [None]] * 2 == seen
 
 
 def test_a_job_that_ends_before_its_fault_leaves_it_to_the_next() -> None:
-    """Before the faults that come after it; what was met is counted by job."""
+    """It comes before the faults that follow it; what was met is counted by job."""
     faults = JobFaults(LifeFault.SLOW_BUILD)
     faults.add(LifeFault.PREEMPTED, "digits", 1)
     faults.add(LifeFault.CAPACITY, "digits", 1)

@@ -107,7 +107,7 @@ def test_no_node_reaches_this_machine(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_nodes_end_with_what_runs_on_the_first(tmp_path: Path, number: signal.Signals) -> None:
-    """However that ends: their networks have no name that could stay behind."""
+    """The way in which it ends does not matter: their networks have no name that could stay behind."""
     script = f"{about()}; {agent(tmp_path)} {address(1)} {shlex.quote(about())}; exec sleep 600"
     process = subprocess.Popen(on_hosts(2, tmp_path, ["sh", "-c", script]), stdout=subprocess.PIPE, text=True)
     with process:

@@ -45,7 +45,7 @@ def test_the_log_that_tells_is_quoted(
 
 
 def test_a_long_log_is_cut_at_a_line(tmp_path: Path) -> None:
-    """Only whole lines of the end, whatever bytes are in it."""
+    """Only complete lines of the end remain, whatever bytes are in them."""
     file = tmp_path / "log"
     file.write_bytes(b"first\n" + b"x" * 50 + b"\xff\nlast\n")
     assert ("last\n", "") == (tail_of(file, 20), tail_of(tmp_path / "absent"))

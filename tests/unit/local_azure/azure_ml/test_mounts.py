@@ -99,7 +99,7 @@ def test_a_file_that_is_written_from_start_to_end_is_there_when_it_is_closed(run
     ],
 )
 def test_what_a_blob_cannot_do_fails(run: Run, tmp_path: Path, call: str, expected: str) -> None:
-    """And everything that exists stays as it is."""
+    """Everything that exists is unchanged."""
     (tmp_path / "out" / "folder").mkdir()
     for name in ("elsewhere", "out/new", "out/old"):
         (tmp_path / name).write_text(name)
@@ -124,7 +124,7 @@ def test_what_a_blob_cannot_do_fails(run: Run, tmp_path: Path, call: str, expect
     ],
 )
 def test_an_input_is_read_only(run: Run, tmp_path: Path, call: str) -> None:
-    """Also for root, as which the twin may run; reading goes on as before."""
+    """This includes root, as which the twin may run; reading continues as before."""
     (tmp_path / "elsewhere").write_text("x")
     assert "EROFS w" == run(f"print(tried({call}), open('in/weights').read())")
     assert ["folder", "weights"] == sorted(path.name for path in (tmp_path / "in").iterdir())
@@ -169,7 +169,7 @@ def test_writes_of_the_c_library_are_seen_too(run: Run, tmp_path: Path) -> None:
 
 
 def test_a_shell_may_redirect_into_an_output_once(run: Run, tmp_path: Path) -> None:
-    """Also the output of a program that the shell becomes."""
+    """This includes the output of a program that the shell becomes."""
     run(
         "",
         command=("/bin/bash", "-c", "echo one > out/a; ls -d . > out/b; echo two >> out/a; exec cat out/a > out/c"),
@@ -210,7 +210,7 @@ def test_what_was_absent_stays_absent_for_a_while(run: Run) -> None:
 
 
 def test_errors_come_by_seed_and_only_once_for_a_path(run: Run) -> None:
-    """So that a program that tries again goes on, and a test that fails can be repeated."""
+    """A program that retries therefore continues, and a failed test can be repeated."""
     code = "print([tried(out.joinpath(f'{i}').write_text, 'x') for i in range(40)].index('EIO'))"
     always = replace(SOUND, errors_permille=200)
     first, other = run(code, rules=always), run(f"out.joinpath('0').exists(); {code}", rules=replace(always, seed=7))
@@ -229,7 +229,7 @@ def test_without_a_compiler_outputs_are_plain_folders_and_it_says_so(
 
 
 def test_the_library_compiles_without_a_warning(tmp_path: Path, library: Path) -> None:
-    """With the warnings of -Wall and -Wextra."""
+    """The warnings are those of -Wall and -Wextra."""
     assert library.exists()
     command = ["cc", "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-Wno-format-truncation", "-fPIC", "-shared"]
     subprocess.run([*command, "-o", tmp_path / "checked.so", SOURCE], check=True)

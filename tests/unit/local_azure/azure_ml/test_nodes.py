@@ -80,7 +80,7 @@ def test_simulated_nodes_share_this_machine(tmp_path: Path) -> None:
 
 
 def test_ranks_of_other_launchers_meet_where_azure_ml_says() -> None:
-    """On hosts at the usual port of each; simulated nodes share this machine, so that each gets a free port."""
+    """Hosts use the usual port; simulated nodes share this machine, so each gets a free port."""
     hosts, simulated = (
         Nodes(number=2, ranks=ranks, local_size=ranks // 2, gpus=0, simulated_because=because)
         for ranks, because in ((4, None), (2, "there is no ip(8)"))

@@ -49,7 +49,7 @@ def test_nothing_follows_an_end(ended: RunState) -> None:
 
 
 def test_a_cancel_request_ends_canceled_or_failed() -> None:
-    """And in nothing else."""
+    """There is no other end."""
     followers = {state for state in RunState if may_follow(RunState.CANCEL_REQUESTED, state)}
     assert {RunState.CANCELED, RunState.FAILED} == followers
 
@@ -72,7 +72,7 @@ def a_run(name: str = "r1") -> Run:
 
 
 def test_a_silent_run_reports_everything_but_that_it_has_failed_or_was_canceled(tmp_path: Path) -> None:
-    """As the documents leave it open for such ends; a completed run is always reported."""
+    """The documentation does not promise such events; a completed run is always reported."""
     seen = []
     for end in (RunState.FAILED, RunState.CANCELED):
         reported: list[RunState] = []
@@ -100,7 +100,7 @@ def test_moves_are_recorded_and_reported_and_survive(tmp_path: Path) -> None:
 
 
 def test_an_illegal_move_names_both_states(tmp_path: Path) -> None:
-    """And changes nothing."""
+    """Nothing changes."""
     book = RunBook(Store(tmp_path / "state"), lambda _run: None)
     book.add(a_run())
     with pytest.raises(IllegalTransitionError, match="run r1 is NotStarted and cannot become Completed"):

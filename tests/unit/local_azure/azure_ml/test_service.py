@@ -34,6 +34,6 @@ def test_anything_else_is_refused(text: str) -> None:
 
 
 def test_a_moment_has_seven_decimals() -> None:
-    """As Azure writes it, in UTC."""
+    """Azure writes times in this form, in UTC."""
     zone = dt.timezone(dt.timedelta(hours=1))
     assert "2026-11-20T10:00:00.5000000Z" == iso(dt.datetime(2026, 11, 20, 11, 0, 0, 500_000, tzinfo=zone))

@@ -63,7 +63,7 @@ def test_an_mpi_job_says_how_many() -> None:
     ],
 )
 def test_what_the_emulator_cannot_run_is_refused_at_submission(more: dict[str, Any], message: str) -> None:
-    """As a 400, before anything is recorded."""
+    """The status is 400, before anything is recorded."""
     with pytest.raises(ServiceError, match=message) as refused:
         job_spec(properties(**more))
     assert 400 == refused.value.status
@@ -82,7 +82,7 @@ def test_an_output_goes_where_the_job_says_or_to_the_default_place(uri: str | No
 
 
 def test_the_name_of_an_asset_is_in_its_id() -> None:
-    """And nothing else will do as an id."""
+    """Nothing else is accepted as an id."""
     workspace = "/subscriptions/s/resourceGroups/r/providers/Microsoft.MachineLearningServices/workspaces/w"
     assert "training" == asset_name(f"{workspace}/environments/training/versions/3")
     with pytest.raises(ValueError, match="is not the ARM id of an asset version"):
@@ -112,5 +112,5 @@ def test_placeholders_are_replaced_and_nothing_else(command: str, expected: str)
     ],
 )
 def test_placeholders_that_nothing_fills_are_named(command: str, unknown: list[str]) -> None:
-    """In the order in which the command has them."""
+    """They have the order of the command."""
     assert unknown == unknown_placeholders(command, {"data"}, {"model"})

@@ -22,7 +22,7 @@ def test_the_topic_is_filled_in_where_it_is_open() -> None:
 
 
 def test_a_single_event_is_as_good_as_an_array() -> None:
-    """In both schemas."""
+    """This holds for both schemas."""
     single = parse_events("application/cloudevents+json", json.dumps(CLOUD).encode(), "/t")
     batch = parse_events("application/cloudevents-batch+json", json.dumps([CLOUD]).encode(), "/t")
 
@@ -47,7 +47,7 @@ def test_a_single_event_is_as_good_as_an_array() -> None:
     ],
 )
 def test_what_is_no_event_is_refused(content_type: str, content: str, said: str) -> None:
-    """With the place in the array and what is missing."""
+    """The error has the place in the array and what is missing."""
     with pytest.raises(InvalidEventError) as raised:
         parse_events(content_type, content.encode(), "/t")
 

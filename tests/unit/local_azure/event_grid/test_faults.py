@@ -21,7 +21,7 @@ def test_without_a_plan_everything_passes_at_once() -> None:
 
 
 def test_held_events_go_together_when_there_are_enough() -> None:
-    """Then holding starts again."""
+    """Then the next events are held."""
     gate = FaultGate()
     gate.set_plan(FaultPlan(hold_until=2, order="reverse"))
 

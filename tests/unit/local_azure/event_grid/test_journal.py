@@ -20,7 +20,7 @@ def test_numbers_rise_over_a_restart(tmp_path: Path) -> None:
 
 
 def test_only_the_newest_are_kept(tmp_path: Path) -> None:
-    """In memory at once, in the file from the next start on."""
+    """In memory this happens at once, in the file at the next start."""
     first = Journal(tmp_path / "j.jsonl", limit=2)
     for number in range(5):
         first.append({"n": number})

@@ -24,7 +24,7 @@ def _line(method: str, target: str, status: int) -> str:
     ],
 )
 def test_successful_writes_are_distinguished(method: str, target: str, status: int, api: str) -> None:
-    """By method, operation and status; a signature in the query does not matter."""
+    """Method, operation and status decide; a signature in the query does not matter."""
     write = parse_line(_line(method, target, status), "data")
 
     assert write is not None
@@ -65,7 +65,7 @@ def test_other_lines_are_passed_over(line: str) -> None:
 
 
 def test_a_name_is_decoded_and_encoded_as_the_sdk_does() -> None:
-    """Whatever the client left unencoded, the url is that of the SDK's blob client."""
+    """Whatever the client left unencoded, the URL equals that of the SDK's blob client."""
     write = parse_line(_line("PUT", "/data/c/a%20b/(1)+%2520%C3%A9", 201), "data")
 
     assert StorageWrite(api="PutBlob", container="c", blob="a b/(1)+%20é") == write
@@ -78,7 +78,7 @@ def _append(path: Path, text: str) -> None:
 
 
 def _resumed(tail: LogTail, path: Path) -> LogTail:
-    """As after a restart."""
+    """Return the state after a restart."""
     return LogTail(path, Position(offset=tail.position.offset, mark=tail.position.mark))
 
 
@@ -98,7 +98,7 @@ def test_it_starts_at_the_end_and_gives_each_line_once(tmp_path: Path) -> None:
 
 
 def test_a_line_that_is_being_written_waits_for_its_end(tmp_path: Path) -> None:
-    """Also when the tail starts in the middle of it."""
+    """This includes a tail that starts in the middle of the line."""
     log = tmp_path / "log"
     log.write_text("old\nha", encoding="utf-8")
     tail = LogTail(log, None)
@@ -120,7 +120,7 @@ def test_a_file_that_comes_later_is_read_from_its_start(tmp_path: Path) -> None:
 
 
 def test_an_emptied_file_is_read_from_its_start(tmp_path: Path) -> None:
-    """Even when it has grown past the old offset before the next look."""
+    """This holds even if it has grown beyond the old offset before the next check."""
     log = tmp_path / "log"
     log.write_text("old\n", encoding="utf-8")
     tail = LogTail(log, None)

@@ -10,7 +10,7 @@ from local_azure.functions_host.worker import PROTOS
 
 
 def test_settings_are_put_into_bindings_at_any_depth() -> None:
-    """In lists and in the middle of a text; a lone per cent sign stays."""
+    """They are replaced in lists and within a text; a single per cent sign stays."""
     binding = {"type": "queueTrigger", "name": "m", "queueName": "a-%Q%-b", "list": ["%Q%", 5], "text": "100 % of"}
 
     function = make_function("f", "id", [binding], {"Q": "queue"})
@@ -26,7 +26,7 @@ def test_settings_are_put_into_bindings_at_any_depth() -> None:
 
 
 def test_a_missing_setting_is_named() -> None:
-    """With the function and the text that asks for it."""
+    """The error has the function and the text that names it."""
     with pytest.raises(BindingError, match="function f has a binding with '%Q%', but the app setting Q is not set"):
         make_function("f", "id", [{"type": "queueTrigger", "name": "m", "queueName": "%Q%"}], {})
 
@@ -39,7 +39,7 @@ def test_a_function_needs_a_trigger() -> None:
 
 @pytest.mark.parametrize(("value", "disabled"), [("true", True), ("1", True), ("false", False), ("", False)])
 def test_a_setting_can_disable_a_function(value: str, *, disabled: bool) -> None:
-    """As in Azure: `AzureWebJobs.<name>.Disabled`."""
+    """Azure uses the same name: `AzureWebJobs.<name>.Disabled`."""
     trigger = {"type": "timerTrigger", "name": "t"}
     function = make_function("f", "id", [trigger], {"AzureWebJobs.f.Disabled": value})
 
@@ -58,7 +58,7 @@ ModuleNotFoundError: No module named 'missing'
 
 
 def test_the_innermost_line_of_the_app_is_shown() -> None:
-    """Not the runtime's and not an installed package's, even inside the app's folder."""
+    """It is not the runtime's or an installed package's, even inside the app's folder."""
     assert "function_app.py, line 3: from function_app.functions import app" == failing_line(Path("/srv/app"), TRACE)
 
 

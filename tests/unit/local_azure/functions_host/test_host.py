@@ -22,7 +22,7 @@ def test_a_line_has_time_level_logger_message_and_fields() -> None:
 
 
 def test_inside_an_invocation_the_function_is_named() -> None:
-    """By the id that the runtime sets in the invocation's context."""
+    """The runtime sets the id in the invocation's context."""
     token = invocation_id_cv.set("i-1")
     line = LineFormatter({"i-1": "shard_uploaded"}).format(_record())
     invocation_id_cv.reset(token)

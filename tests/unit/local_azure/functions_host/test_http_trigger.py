@@ -49,7 +49,7 @@ def test_the_most_specific_route_answers(method: str, path: str, expected: str, 
 
 
 def test_the_prefix_stands_before_every_route() -> None:
-    """Without it nothing matches; with it a function without a route answers to its name."""
+    """Without the prefix nothing matches; with it, a function without a route answers to its name."""
     routes = make_routes([_http(None, name="say")], "api")
 
     assert ["api/say"] == [route.template for route in routes]
@@ -58,7 +58,7 @@ def test_the_prefix_stands_before_every_route() -> None:
 
 
 def test_other_triggers_and_disabled_functions_have_no_route() -> None:
-    """Only HTTP functions that are on."""
+    """Only enabled HTTP functions have one."""
     disabled = Function(name="off", function_id="1", bindings=_http("off").bindings, disabled=True)
 
     assert [] == make_routes([make_trigger("queueTrigger"), disabled], "")

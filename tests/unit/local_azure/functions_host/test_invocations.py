@@ -32,7 +32,7 @@ def test_the_worker_is_asked_for_the_function_with_its_parameter() -> None:
 
 
 def test_an_invocation_is_one_log_line(caplog: pytest.LogCaptureFixture) -> None:
-    """With the function, the id, the time it took and how it ended."""
+    """The line has the function, the id, the duration and the result."""
     with caplog.at_level(logging.INFO, logger="dev_host"):
         outcome = _invoke(RecordingWorker(error="ValueError: no"), RecordingOutputs())
 
@@ -58,7 +58,7 @@ def test_outputs_are_written_after_success_only() -> None:
 
 
 def test_draining_ends_when_nothing_runs() -> None:
-    """At once without invocations; False when one outlives the grace."""
+    """Without invocations it ends at once; it returns False if one outlives the grace period."""
 
     async def drain() -> list[bool]:
         gate = asyncio.Event()

@@ -13,7 +13,7 @@ from local_azure.twin.state import Secrets
 
 
 def test_without_a_variable_everything_is_open() -> None:
-    """As with `func start`."""
+    """`func start` does the same."""
     assert read_keys({}, "") is None
 
 

@@ -19,13 +19,13 @@ def test_text_arrives_as_text_and_bytes_as_bytes() -> None:
 
 
 def test_without_an_encoding_the_content_is_the_body() -> None:
-    """As host.json may say."""
+    """The option is in host.json."""
     assert "{not base64}" == decode_body("{not base64}", "none").string
 
 
 @pytest.mark.parametrize("content", ["{not base64}", "YQ", "ü"])
 def test_what_is_not_base64_is_refused(content: str) -> None:
-    """With the option that expects it and the beginning of the message."""
+    """The error names the option that expects it, and has the beginning of the message."""
     with pytest.raises(UndecodableMessageError, match="it is not base64"):
         decode_body(content, "base64")
 

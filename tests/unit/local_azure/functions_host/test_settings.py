@@ -61,7 +61,7 @@ def test_host_json_is_used(tmp_path: Path) -> None:
 
 
 def test_a_setting_goes_before_host_json(tmp_path: Path) -> None:
-    """As the Functions host has it: the path of the field, joined by two underscores; the rest of the file stays."""
+    """As on the Functions host, the name is the field's path joined by two underscores; other fields stay."""
     _write(tmp_path, "host.json", {"extensions": {"queues": {"batchSize": 4, "maxDequeueCount": 2}}})
     prefix = "AzureFunctionsJobHost__extensions__queues__"
     settings = {f"{prefix}visibilityTimeout": "00:00:01", f"{prefix}maxDequeueCount": "3", "unrelated": "1"}
@@ -87,7 +87,7 @@ def test_a_setting_goes_before_host_json(tmp_path: Path) -> None:
     ],
 )
 def test_a_field_that_cannot_be_used_is_named(tmp_path: Path, content: Any, said: str) -> None:
-    """With the file, what was expected and what was seen."""
+    """The error has the file, the expected and the actual value."""
     _write(tmp_path, "host.json", content)
 
     with pytest.raises(DevHostError) as raised:

@@ -55,18 +55,18 @@ def _missed(minutes: int) -> Remembered:
 
 
 def test_a_missed_occurrence_is_made_up_for_at_the_start() -> None:
-    """Once, as past due, however many were missed."""
+    """The timer fires once, as past due, however many were missed."""
     assert [True] == _start(_missed(60))
 
 
 def test_without_a_missed_occurrence_nothing_runs_at_the_start() -> None:
-    """Neither at the first start ever nor before the next occurrence."""
+    """It does not run at the very first start, nor before the next occurrence."""
     assert [] == _start(Remembered())
     assert [] == _start(_missed(-1))
 
 
 def test_run_on_startup_runs_at_the_start() -> None:
-    """Not past due."""
+    """It is not past due."""
     assert [False] == _start(Remembered(), runOnStartup=True)
 
 
@@ -99,7 +99,7 @@ FRIDAY = datetime(2026, 11, 20, 10, 2, 30, tzinfo=UTC)
     ],
 )
 def test_the_next_occurrence_is_later_and_on_the_schedule(text: str, expected: datetime) -> None:
-    """With seconds first; day and weekday must both hold; five fields have no seconds."""
+    """Seconds come first; day and weekday must both match; five fields have no seconds."""
     assert expected == parse_schedule(text, "f").next_after(FRIDAY)
 
 

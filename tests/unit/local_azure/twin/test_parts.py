@@ -113,7 +113,7 @@ def test_no_message_expires_and_no_address_holds_a_key(tmp_path: Path) -> None:
 
 
 def test_the_data_account_has_blobs_only(tmp_path: Path) -> None:
-    """As a premium account: code that reaches for its queues fails here already."""
+    """This is like a premium account: code that uses its queues fails here already."""
     connection = settings(tmp_path)["DataStorage"]
     assert (True, False, False) == tuple(f"{s}Endpoint=" in connection for s in ("Blob", "Queue", "Table"))
 

@@ -165,7 +165,7 @@ def test_what_it_says_is_checked(answer: bytes, words: str, monkeypatch: pytest.
 
 
 def test_it_ends_with_the_process_that_started_it() -> None:
-    """However that ends, and whatever the decoder is doing."""
+    """Neither the way in which the process ends nor the decoder's work matters."""
     parent = subprocess.Popen(
         [sys.executable, "-c", PARENT],
         cwd=REPOSITORY,
@@ -192,7 +192,7 @@ def test_rows_that_take_more_memory_than_there_is() -> None:
 
 
 def test_an_answer_without_room_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where memory is short, what was read is left out; the next answer is the one to the next request."""
+    """If memory is short, the result is dropped; the next answer belongs to the next request."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
         for content in (b"a" * 100_000, b"second"):

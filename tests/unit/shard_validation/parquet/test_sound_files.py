@@ -240,7 +240,7 @@ def test_pausing() -> None:
     ],
 )
 def test_more_faults_than_are_kept_are_counted(spec: FeatureSpec) -> None:
-    """Where a pipeline states a wrong range, every row is at fault: all of them are counted, sound ones apart."""
+    """A wrong range in a pipeline makes every row wrong: all of them are counted, apart from the valid ones."""
     values = [i / 20 for i in range(20)] * 100
     verdict = validate_shard(written({"n": pa.array(values, pa.float32())}), DataRequirements(features=(spec,)))
     low, high = spec.minimum or 0, spec.maximum or 1

@@ -73,7 +73,7 @@ def test_broken_framing(content: bytes, code: Code, index: int, offset: int, chu
 
 
 def test_validation_continues_after_a_wrong_payload() -> None:
-    """After a payload that does not match its CRC validation continues: all such records are reported."""
+    """A payload that does not match its CRC does not end the validation: all such records are reported."""
     content = flipped(flipped(framed(RECORDS), 14), THIRD + 14)
     assert [(0, 0), (2, THIRD)] == [(r.record_index, r.byte_offset) for r in verdict_on(content).reasons]
 

@@ -81,7 +81,7 @@ def alone_and_together(payloads: Sequence[bytes], requirements: DataRequirements
 
 
 def test_every_byte_of_the_layout() -> None:
-    """Whichever tag, length or name is changed in one example of many, the verdict is as on this one alone."""
+    """Any tag, length or name of one example in many may change: the verdict equals that of the example alone."""
     sound = [example_bytes({"image": bytes(200 + i), "label": i % 10}) for i in range(70)]
     requirements = DataRequirements(features=(IMAGE, LABEL))
     for position in [*range(25), *range(-20, 0)]:
@@ -133,7 +133,7 @@ def test_only_what_is_not_usual_is_checked_one_by_one() -> None:
 
 @pytest.mark.parametrize("names", [("a", "b"), tuple("abcdefgh")])
 def test_as_many_patterns_as_serve(names: tuple[str, ...]) -> None:
-    """Where nearly every example has a pattern of its own, they are given up and all are checked one by one."""
+    """If nearly every example has its own pattern, patterns are given up and all are checked one by one."""
     specs = [FeatureSpec(name=name, kind="bytes", required=False) for name in names]
     payloads = [
         example_bytes({name: bytes(200 * (i >> bit & 1)) for bit, name in enumerate(names)}) for i in range(256)

@@ -41,7 +41,7 @@ def start(world_size: int, latest: Position | None, **options: Any) -> Position:
 
 
 def test_a_first_attempt_starts_at_the_beginning() -> None:
-    """With the data, the order and the lanes it will be resumed with."""
+    """The position has the data, the order and the lanes with which it will be resumed."""
     expected = Position(seed=3, fingerprint="f", num_lanes=2, global_batch_size=64)
     assert expected == start(2, None, seed=3)
 

@@ -74,7 +74,7 @@ def test_the_last_few_are_kept(tmp_path: Path) -> None:
 
 
 def test_no_file_has_a_name_that_was_used_before(tmp_path: Path) -> None:
-    """Also where an attempt gets to the same step again: what is written once is never changed."""
+    """This holds even if an attempt reaches the same step again: a written file is never changed."""
     store = CheckpointStore(tmp_path, keep=9)
     seen = {store.save(position(5), variables(1)) for _ in range(3)}
     assert (3, 6) == (len(seen), len(pointers(tmp_path)))
@@ -98,7 +98,7 @@ def test_a_process_that_dies_while_writing_leaves_the_checkpoint_before(tmp_path
 
 
 def test_a_checkpoint_above_an_abandoned_one_survives_the_sweep(tmp_path: Path) -> None:
-    """The one that was just written is never deleted, whatever else lies in the folder."""
+    """The one that was just written is never deleted, whatever else is in the folder."""
     store = CheckpointStore(tmp_path, keep=1)
     (tmp_path / "checkpoint-000000009-000001-0badcafe.npz").write_bytes(b"of an attempt that got further")
     store.save(position(2), variables(2))
@@ -107,7 +107,7 @@ def test_a_checkpoint_above_an_abandoned_one_survives_the_sweep(tmp_path: Path) 
 
 @pytest.mark.parametrize("torn", ["", '{"file": "check', None])
 def test_a_torn_or_missing_pointer_is_survived(tmp_path: Path, torn: str | None) -> None:
-    """Either copy; with both, the checkpoint before counts, and the log says so."""
+    """This applies to either copy; without both, the previous checkpoint is used, and the log says so."""
     for broken, expected in ((slice(2, 3), 2), (slice(3, 4), 2), (slice(2, 4), 1)):
         folder = tmp_path / f"{broken}"
         store = CheckpointStore(folder, keep=3)
@@ -168,14 +168,14 @@ def test_a_checkpoint_that_was_cut_or_deleted_is_passed_over(tmp_path: Path) -> 
     ],
 )
 def test_a_pointer_that_cannot_be_used_is_an_error(tmp_path: Path, pointer: str, message: str) -> None:
-    """Where no other can be."""
+    """It is an error only if there is no other usable pointer."""
     (tmp_path / FORMER_POINTER).write_text(pointer)
     with pytest.raises(CheckpointError, match=message):
         CheckpointStore(tmp_path, keep=3).latest_position()
 
 
 def test_a_pointer_cannot_lead_out_of_the_folder(tmp_path: Path) -> None:
-    """Only the file's name counts, whatever path it has."""
+    """Only the file's name is used, whatever its path."""
     (tmp_path / "outside.npz").write_bytes(b"")
     store = CheckpointStore(tmp_path / "inside", keep=3)
     store.save(position(1), variables(1))

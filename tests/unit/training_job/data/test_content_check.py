@@ -25,7 +25,7 @@ def test_shards_as_the_manifest_says_pass(tmp_path: Path) -> None:
 
 
 def test_a_shard_replaced_by_one_of_the_same_size_is_named(tmp_path: Path) -> None:
-    """With both checksums and the code that says whose fault it is not."""
+    """The error has both checksums and an exit code that does not blame the script."""
     shard, path = written_shard(tmp_path / "b")
     path.write_bytes(path.read_bytes()[::-1])
     check = checking(written_shard(tmp_path / "a"), (shard, path))

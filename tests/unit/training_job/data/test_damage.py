@@ -92,7 +92,7 @@ def test_a_shard_that_is_gone_is_named(tmp_path: Path) -> None:
 
 
 def test_intact_shards_are_not_blamed(tmp_path: Path) -> None:
-    """Then it is the features, or a mount that failed for a moment."""
+    """The cause is then the features, or a mount that failed for a moment."""
     suspects = [written_shard(tmp_path / name) for name in ("a", "b")]
     assert find_damage(suspects, "tfrecord").startswith("All 2 shards of this rank are as the manifest says")
 

@@ -56,7 +56,7 @@ def test_both_ends_of_the_labels_are_named(tmp_path: Path) -> None:
 
 
 def test_nothing_is_said_where_all_records_fit(tmp_path: Path) -> None:
-    """Then reading failed for another reason."""
+    """Reading failed for another reason then."""
     assert [None, None] == [misfit(records, tmp_path, num_classes=2) for records in ([labelled(0, 1)], [])]
 
 

@@ -118,7 +118,7 @@ def verdict(rank: Rank, clock: Clock, meanwhile: Callable[[], object] = lambda: 
 def test_ranks_that_send_heartbeats_do_not_give_up(
     root: Rank, rank: Rank, clock: Clock, address: RootAddress
 ) -> None:
-    """For several times the timeout."""
+    """This is observed for several times the timeout."""
     del address
     for _ in range(HALF_TIMEOUTS):
         pass_half_a_timeout(clock, (root, 0), (root, 1), (rank, 0), (rank, 1))
@@ -128,7 +128,7 @@ def test_ranks_that_send_heartbeats_do_not_give_up(
 def test_the_root_notices_a_rank_that_falls_silent(
     root: Rank, rank: Rank, clock: Clock, address: RootAddress
 ) -> None:
-    """And names it."""
+    """The message names the rank."""
     del address
     rank.end()
     assert verdict(root, clock).startswith("No heartbeat came from rank 1 (host here, process 1)")
@@ -183,7 +183,7 @@ def test_datagrams_without_the_key_are_ignored(root: Rank, rank: Rank, clock: Cl
 
 
 def test_only_this_machine_reaches_the_root_socket_of_one_node() -> None:
-    """With all ranks on one node the socket is loopback's; the key is new for every training."""
+    """If all ranks are on one node, the socket is bound to loopback; every training has a new key."""
     opened = [open_root_socket(one_node=True) for _ in range(2)]
     for receiver, _ in opened:
         receiver.close()
@@ -193,6 +193,6 @@ def test_only_this_machine_reaches_the_root_socket_of_one_node() -> None:
 
 
 def test_an_address_survives_the_way_to_other_ranks() -> None:
-    """As bytes and back."""
+    """The address is converted to bytes and back."""
     address = RootAddress(addresses=("10.0.0.4", "10.1.0.4"), port=50000, key="ab" * 16)
     assert address == RootAddress.from_bytes(address.to_bytes())

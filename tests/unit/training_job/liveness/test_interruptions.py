@@ -16,7 +16,7 @@ from training_job.liveness.interruptions import NodeNotices, StopRequest
 
 @pytest.fixture(params=[signal.SIGTERM, signal.SIGUSR1])
 def number(request: pytest.FixtureRequest) -> Iterator[signal.Signals]:
-    """Either signal; what it did before is put back."""
+    """Either signal; its previous handler is restored."""
     before = signal.getsignal(request.param)
     yield request.param
     signal.signal(request.param, before)
@@ -57,7 +57,7 @@ def answered(service: MetadataService, times: int = 3) -> None:
 def test_the_end_of_a_node_wants_a_checkpoint_until_one_is_saved(
     service: MetadataService, notices: NodeNotices, kind: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Once for each event, however often it is listed; the log says what was announced."""
+    """Each event counts once, however often it is listed; the log says what was announced."""
     service.announce("e1", kind)
     wait_until(notices.checkpoint_wanted, what="a checkpoint is wanted")
     notices.checkpoint_saved()
@@ -76,7 +76,7 @@ def test_a_freeze_wants_none(service: MetadataService, notices: NodeNotices) -> 
 def test_each_question_says_that_it_is_for_the_metadata_service(
     service: MetadataService, notices: NodeNotices
 ) -> None:
-    """Without the header Azure answers 400."""
+    """Azure answers 400 without the header."""
     del notices
     answered(service, 1)
     assert {"true"} == set(service.headers)

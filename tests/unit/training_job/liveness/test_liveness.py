@@ -47,7 +47,7 @@ def test_all_is_well_while_ranks_move() -> None:
 
 
 def test_a_silent_rank_is_named_with_its_node_and_where_it_was() -> None:
-    """After the timeout, not before."""
+    """This happens after the timeout, not before."""
     liveness, clock = watched()
     liveness.receive(heartbeat(1, 8))
     receive(liveness, clock, 10, heartbeat(0, 8))
@@ -83,7 +83,7 @@ def test_a_rank_that_still_moves_is_no_standstill() -> None:
 
 
 def test_compiling_and_exporting_may_take_ten_times_as_long() -> None:
-    """But not for ever."""
+    """The longer timeout is also limited."""
     liveness, clock = watched()
     receive(liveness, clock, 100, heartbeat(0, 9, "export"), heartbeat(1, 9, "export"))
     assert liveness.verdict() is None
@@ -92,7 +92,7 @@ def test_compiling_and_exporting_may_take_ten_times_as_long() -> None:
 
 
 def test_ranks_that_never_sent_a_heartbeat_are_named_once_the_others_stand_still() -> None:
-    """After the timeout also where the others have all the time in the world: living ranks beat from the start."""
+    """Even if the others may take long, the usual timeout applies: living ranks send heartbeats from the start."""
     liveness, clock = watched(awaited=range(4))
     receive(liveness, clock, 10, heartbeat(0, 1, "start"), heartbeat(2, 1, "start"))
     assert liveness.verdict() is None

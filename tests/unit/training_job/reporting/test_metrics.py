@@ -26,7 +26,7 @@ def test_an_average_is_weighted_by_examples() -> None:
 
 
 def test_over_no_example_there_is_no_average() -> None:
-    """Not a number, rather than a division that fails or a zero that looks good."""
+    """The result is NaN rather than a failing division or a zero that looks good."""
     layout = MetricLayout(names=("loss",))
     assert math.isnan(layout.averages(layout.no_sums())["loss"])
 
@@ -46,7 +46,7 @@ def test_a_task_has_its_metrics(options: ModelOptions, names: tuple[str, ...], s
 
 
 def test_the_area_is_scikit_learns() -> None:
-    """Within what the buckets can tell apart."""
+    """The difference is within the width of the buckets."""
     generator = np.random.default_rng(7)
     positives, negatives = generator.beta(4, 2, 700), generator.beta(2, 3, 900)
     expected = roc_auc_score([1] * 700 + [0] * 900, np.concatenate([positives, negatives]))

@@ -46,7 +46,7 @@ def test_an_epochs_own_time_starts_where_the_last_one_ended() -> None:
 
 
 def test_memory_is_bounded() -> None:
-    """However many steps there are, the newest are kept."""
+    """The newest steps are kept, however many there are."""
     times = after_warm_up()
     for _ in range(KEPT_STEPS + 1):
         times.note(wait_s=0, step_s=1)

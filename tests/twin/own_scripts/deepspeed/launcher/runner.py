@@ -1,4 +1,4 @@
-"""DeepSpeed's launcher without DeepSpeed and PyTorch: the same options, and the same variables for each rank.
+"""A stand-in for DeepSpeed's launcher without DeepSpeed and PyTorch: same options, same variables for each rank.
 
 It takes what a job without ssh passes; options that it does not know end it, as they end the real one.
 """
@@ -14,7 +14,7 @@ from pathlib import Path
 
 
 def read_hosts(path: Path) -> dict[str, int]:
-    """Return the number of ranks of each node. Raises ValueError for a node that is listed twice."""
+    """Return the number of ranks of each node. Raises ValueError if a node is listed twice."""
     hosts: dict[str, int] = {}
     for line in path.read_text().split("\n"):
         if line.strip():
@@ -26,7 +26,7 @@ def read_hosts(path: Path) -> dict[str, int]:
 
 
 def main() -> int:
-    """Start the ranks of this node and wait; the first that fails ends the others."""
+    """Start the ranks of this node and wait for them; the first one that fails ends the others."""
     parser = argparse.ArgumentParser(allow_abbrev=False)
     parser.add_argument("--hostfile", type=Path, required=True)
     parser.add_argument("--no_ssh", action="store_true", required=True)
@@ -38,7 +38,7 @@ def main() -> int:
     asked = parser.parse_args()
     slots = list(read_hosts(asked.hostfile).values())
     first, number = sum(slots[: asked.node_rank]), slots[asked.node_rank]
-    for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE"):  # those of the process that became the launcher
+    for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE"):  # remove the variables of the process that became the launcher
         del os.environ[name]
     common = {"MASTER_ADDR": asked.master_addr, "MASTER_PORT": asked.master_port, "WORLD_SIZE": str(sum(slots))}
     common |= {"CROSS_RANK": str(asked.node_rank), "CROSS_SIZE": str(len(slots)), "LOCAL_SIZE": str(number)}

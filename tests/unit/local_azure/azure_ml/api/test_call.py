@@ -95,7 +95,7 @@ def test_every_way_to_be_wrong_is_found(resource: str, path: str, value: object)
 
 
 def test_an_unknown_member_is_named_with_its_type_and_path() -> None:
-    """In the words of the service's parser."""
+    """The words are those of the service's parser."""
     body = copy.deepcopy(SAMPLES["jobs"][0])
     body["properties"]["resources"]["gpus"] = 8
     expected = (

@@ -12,7 +12,7 @@ from local_azure.azure_ml.service import ServiceError
 
 
 def test_a_script_hits_as_often_as_it_says() -> None:
-    """Only calls that match, in their order."""
+    """Only matching calls count, in their order."""
     faults = Faults()
     faults.add({"match": {"method": "PUT", "path": "/JOBS/"}, "times": 2, "do": {"status": 429, "retry_after_s": 1}})
     calls = [("GET", "/jobs/a"), ("PUT", "/jobs/a"), ("PUT", "/computes/a"), ("PUT", "/jobs/b"), ("PUT", "/jobs/c")]
@@ -68,7 +68,7 @@ W = "/subscriptions/s/resourcegroups/r/providers/microsoft.machinelearningservic
     ],
 )
 def test_paths_find_their_handlers(method: str, path: str, handler: str) -> None:
-    """Without regard to case, as ARM has it."""
+    """Case does not matter, as in ARM."""
     assert handler == find_route(method, path)[0].handler.__name__
 
 

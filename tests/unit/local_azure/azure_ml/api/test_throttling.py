@@ -11,7 +11,7 @@ READS, WRITES = "x-ms-ratelimit-remaining-subscription-reads", "x-ms-ratelimit-r
 
 
 def test_a_burst_ends_and_comes_back() -> None:
-    """As recorded, the first answers leave 249 reads and 199 writes; ten writes come back each second."""
+    """As recorded, the first answers leave 249 reads and 199 writes, and ten writes return each second."""
     now_s = [0.0]
     throttling = Throttling(lambda: now_s[0])
     assert ({READS: "249"}, {WRITES: "199"}) == (throttling.take("app", "GET"), throttling.take("app", "PUT"))
@@ -25,7 +25,7 @@ def test_a_burst_ends_and_comes_back() -> None:
 
 
 def test_another_caller_and_another_kind_are_not_affected() -> None:
-    """Who sweeps too much throttles only itself."""
+    """A caller that sends too much throttles only itself."""
     throttling = Throttling(lambda: 0.0)
     for _ in range(250):
         throttling.take("app", "GET")

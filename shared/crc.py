@@ -36,7 +36,7 @@ def crc32c_of_file(path: Path, copy: BinaryIO | None = None) -> str:
 def combined_crc32c(first: int, second: int, second_bytes: int) -> int:
     """Return the CRC32C of two concatenated contents from the CRC32C of each.
 
-    Takes about a microsecond, whatever the length. Source of the method: zlib's crc32_combine.
+    Takes about a microsecond for any length. Source of the method: zlib's crc32_combine.
     """
     return _carried_over_zeros(first, second_bytes) ^ second
 

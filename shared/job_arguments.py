@@ -273,7 +273,7 @@ class JobArguments(TrainingOptions):
     expected_nodes: int = 0
     """Number of nodes that the job was submitted with; 0: any number."""
     expected_device: Literal["any", "gpu", "cpu"] = "any"
-    """What each rank computes on; with ``gpu`` a rank without a GPU ends the job."""
+    """Device of each rank; with ``gpu`` a rank without a GPU ends the job."""
 
     def to_argv(self) -> list[str]:
         """Return the flags, one pair for each field, in the order of the fields."""
@@ -327,7 +327,7 @@ class ScriptArguments:
     expected_device: Literal["any", "gpu", "cpu"]
 
     def to_command(self, script: str) -> str:
-        """Return a shell command. What is expected comes last."""
+        """Return a shell command that ends with the expected machines."""
         expected = [
             *((_FILES, self.files) if self.files else ()),
             *("--pass-paths", str(self.pass_paths)),
@@ -338,7 +338,7 @@ class ScriptArguments:
         return _command(f"python -m training_job.machines {script}", [*self._paths(), *self.arguments, *expected])
 
     def to_script(self) -> list[str]:
-        """Return what the script gets."""
+        """Return the script's words: its arguments and, unless switched off, the flags with the paths."""
         files = ("--files", self.files) if self.files else ()
         return [*((*self._paths(), *files) if self.pass_paths else ()), *self.arguments]
 
@@ -360,7 +360,7 @@ class ScriptArguments:
         start, end = _TWO * len(SCRIPT_PATHS), -_TWO * 4
         if _FILES in argv[end - _TWO : end - 1]:
             end -= _TWO
-        # What stands between belongs to the script, whatever it looks like.
+        # All words in between belong to the script, even if they look like flags.
         known = parser.parse_args([*argv[:start], *argv[end:]])
         return cls(**vars(known), arguments=tuple(argv[start:end]))
 
@@ -369,9 +369,9 @@ class ScriptArguments:
 
 
 _FILES = "--landfall-files"
-"""Not ``--files``: what stands before it may be an argument of the script's own."""
+"""Not named ``--files``, because a word before it may be the script's own argument of that name."""
 _EXPRESSION = re.compile(r"\$\{\{\w+\.\w+\}\}[\w./-]*")
-"""A whole word, with a path behind it; anything after that would reach the shell."""
+"""A whole word with an optional path after the expression; any other text would reach the shell."""
 
 
 def _command(program: str, argv: Sequence[str]) -> str:

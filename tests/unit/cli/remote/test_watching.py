@@ -124,7 +124,7 @@ def test_an_app_that_is_away_for_a_while_is_asked_again(capsys: Capture, monkeyp
     with serving(world) as url:
         acting(monkeypatch, fail, come_back)
         _, out, err = landfall(capsys, "watch", "--url", url)
-    assert ("Trying again." in err, "whole, generation 1" in out) == (True, True)
+    assert ("Trying again." in err, "complete, generation 1" in out) == (True, True)
 
 
 def test_a_version_is_watched_to_its_end(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -85,7 +85,7 @@ ASSERTIONS = (
     Assertion(
         name="failure_class",
         expected=(
-            "the run of the job that fails on purpose ends as failed, with failure class user_code and no further "
+            "the run of the job that fails on purpose ends as failed, with failure class missing_file and no further "
             "attempt"
         ),
         fix="compare the run's reason with docs/attempts.md: the exit code of the training did not reach Azure ML",

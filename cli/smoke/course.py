@@ -185,7 +185,7 @@ class Course:
         self._request("failing", FAILS, "failure_class")
         run = self._ended("failing", "failure_class")
         seen = f"{run['state']}, {run['failure_class']}, remedy {run['remedy']}{because(run)}"
-        holds = (run["state"], run["failure_class"], run["next_run_id"]) == ("failed", "user_code", None)
+        holds = (run["state"], run["failure_class"], run["next_run_id"]) == ("failed", "missing_file", None)
         self.results.record("failure_class", seen, holds=holds)
         reason, tail = str(run["reason"]), str(run["log_tail"] or "")
         self.results.record("failure_words", reason, holds=FAILS_WITH in reason)

@@ -30,7 +30,7 @@ SUCCESS = {
     "state": "registered", "model_name": DATASET, "model_version": "1", "notified_at": "t", "notifications": TOPIC,
 }  # fmt: skip
 FAILURE = {
-    "state": "failed", "failure_class": "user_code", "remedy": "stop", "notified_at": "t", "notifications": TOPIC,
+    "state": "failed", "failure_class": "missing_file", "remedy": "stop", "notified_at": "t", "notifications": TOPIC,
     "reason": f"exit code 12: {FAILS_WITH}", "log_tail": f"loading\n{FAILS_WITH}\n",
 }  # fmt: skip
 CANCELED = {"state": "canceled", "notified_at": "t", "reason": "canceled by a person over the API"}

@@ -1,6 +1,6 @@
-"""Find what Python refuses in a script that its parser takes, such as a `return` outside of functions.
+"""Find errors that Python reports after parsing, such as a `return` outside a function.
 
-The script is not compiled: nested `finally` blocks would make the compiled code of a small script very large.
+The script is not compiled, because nested `finally` blocks can make the bytecode of a small script very large.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ _AWAIT = "'await' outside function; put it into an async function, and start tha
 
 
 def refusal(tree: ast.Module, text: str, *, is_notebook: bool) -> tuple[int, str] | None:
-    """Return the first line that Python refuses, and its reason; None where there is none.
+    """Return the first line that Python refuses and the reason, or None.
 
-    Cells of a notebook may wait at the level of the module, and import from `__future__` anywhere.
+    Notebook cells may use `await` at module level, and import from `__future__` anywhere.
     """
     found = list(_misplaced(tree, is_notebook=is_notebook))
     if not is_notebook:
@@ -32,7 +32,7 @@ def refusal(tree: ast.Module, text: str, *, is_notebook: bool) -> tuple[int, str
 
 
 def _refused_names(text: str) -> Iterator[tuple[int, str]]:
-    """Yield what Python refuses about names: a parameter that is there twice, a `nonlocal` of nothing."""
+    """Yield errors in names, such as a duplicate parameter or a `nonlocal` without a binding."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -69,7 +69,7 @@ def _reason(node: ast.AST, scope: _Scope, *, is_loop: bool) -> str | None:
 
 
 def _children(node: ast.AST, scope: _Scope, *, is_loop: bool) -> Iterator[tuple[ast.AST, _Scope, bool]]:
-    """Yield what a node holds, each with the scope that it is in, and whether it is in a loop of that scope."""
+    """Yield the children of a node, each with its scope and whether it is in a loop of that scope."""
     inner: list[ast.AST] = []
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         inner = [*node.body]
@@ -88,7 +88,7 @@ def _children(node: ast.AST, scope: _Scope, *, is_loop: bool) -> Iterator[tuple[
 
 
 def _late_futures(tree: ast.Module) -> Iterator[ast.ImportFrom]:
-    """Yield the imports from `__future__` behind another statement than the module's docstring."""
+    """Yield the imports from `__future__` that follow a statement other than the module's docstring."""
     early: set[ast.AST] = set()
     for number, node in enumerate(tree.body):
         is_docstring = number == 0 and isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)

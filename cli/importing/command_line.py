@@ -1,6 +1,6 @@
-"""Read the command line of a job: what it runs before, how MPI starts its script, and with which arguments.
+"""Parse the command line of a job: its other commands, the options of MPI, its script and the script's arguments.
 
-Nothing is run or expanded: what only a shell understands is returned as it stands.
+Nothing is executed or expanded: shell syntax that is not understood is returned unchanged.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ class Started:
     variables: list[tuple[str, str]] = field(default_factory=list)
     has_launcher: bool = False
     num_processes: int = 0
-    """In all, 0 where the line does not say."""
+    """Total number of processes; 0 if the line does not say."""
     num_per_node: int = 0
     left: list[tuple[str, str]] = field(default_factory=list)
-    """What has no counterpart, and what to do instead."""
+    """Words without a counterpart, each with what to do instead."""
 
     def leave(self, words: Sequence[str], instead: str) -> None:
         """Note words that have no counterpart."""

@@ -1,4 +1,4 @@
-"""A folder of a storage account: its blobs by URL, and beside them a local copy of what says how they lie."""
+"""A folder in a storage account: the URLs of its blobs, and a local copy of the files that describe their layout."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def is_folder(argument: str) -> bool:
 def look_into(url: str, beside: Path) -> list[ShardInput]:
     """Return the blobs of a folder that may be shards, and copy lists, markers and a table's log into ``beside``.
 
-    Raises CliError where the folder cannot be listed, is empty, or has more than is looked at.
+    Raises CliError if the folder cannot be listed, is empty, or has more blobs than the limit.
     """
     from azure.core.exceptions import AzureError
 
@@ -47,7 +47,7 @@ def look_into(url: str, beside: Path) -> list[ShardInput]:
 
 
 def _listed(container: Any, prefix: str, label: str) -> Iterator[tuple[str, Any]]:
-    """Yield the path below the folder and what is known of each blob, folders of the account left out."""
+    """Yield each blob with its path below the folder; directory markers of hierarchical accounts are skipped."""
     for number, blob in enumerate(container.list_blobs(name_starts_with=prefix, include=["metadata"])):
         if number == MAX_BLOBS:
             raise CliError(f"{label}: has more than {MAX_BLOBS:,} blobs, the most of a version.")
@@ -56,7 +56,7 @@ def _listed(container: Any, prefix: str, label: str) -> Iterator[tuple[str, Any]
 
 
 def _is_copied(path: str, size_bytes: int) -> bool:
-    """Return whether a blob may describe the others: it has a plain name, and is at the top or in a log."""
+    """Return whether a blob may describe the other blobs: it has a plain name, and is at the top or in a log."""
     name = path.removeprefix(f"{LOG_FOLDER}/")
     is_plain = name not in ("", ".", "..") and "/" not in name and name.isprintable() and len(name) <= MAX_NAME_CHARS
     return is_plain and size_bytes <= MAX_LIST_BYTES and (is_beside(path, _any_names()) or may_be_list(path))

@@ -5,20 +5,25 @@ from __future__ import annotations
 import gzip
 import hashlib
 import itertools
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import pytest
 
 from function_app.config.layouts import Layout
+from function_app.domain.events import CREATED
+from function_app.domain.records import NUM_BUCKETS
 from function_app.ingest import listed_layouts
+from function_app.ingest.messages import handle_passed_on
 from shared.errors import LandfallError
 from shared.manifest import Manifest
 from tests.crash.chain_model import in_bursts
 from tests.crash.data_scenarios import commit, log_of
 from tests.crash.port_calls import watched
 from tests.support.interleaving import Turns
-from tests.support.world import VERSION, World, pipeline, shard_content
+from tests.support.world import VALIDATION_SHARDS, VERSION, World, pipeline, shard_content
 
 A, B, C, X = "train/a.tfrecord", "train/b.tfrecord", "validation/c.tfrecord", "train/x.tfrecord"
 GOOD = {A: shard_content(1), B: shard_content(2, 3), C: shard_content(4, 5, 6)}
@@ -120,3 +125,34 @@ def test_a_version_that_is_not_looked_at_again_is_noticed(monkeypatch: pytest.Mo
     monkeypatch.setattr(listed_layouts.Listing, "is_settled", True)
     cases = (case for case in CASES.values() if case.layout.has_any_names)
     assert any(at_once(case, order) != case.whole for case in cases for order in ORDERS)
+
+
+def small_shards(*paths: str) -> bytes:
+    """Return a message of several small shards, whose verdicts share a transaction."""
+    subject = "/blobServices/default/containers/datasets/blobs/"
+    data = {"api": "PutBlob", "contentLength": 100}
+    return json.dumps(
+        [{"id": path, "eventType": CREATED, "subject": subject + path, "data": data} for path in paths]
+    ).encode()
+
+
+@pytest.mark.parametrize("shared", [0, 1], ids=["each shard in one message", "a shard in both messages"])
+def test_messages_of_several_shards_at_the_same_time_close_without_the_sweep(shared: int) -> None:
+    """Another shard of their bucket comes alone; the other buckets are complete before."""
+    num_shards = 4 * NUM_BUCKETS + 1
+    names = [f"train-{index:05d}-of-{num_shards:05d}.tfrecord" for index in range(num_shards)]
+    late = names[::NUM_BUCKETS]
+    open_after = []
+    for order in ORDERS[::3]:
+        world, turns = World(), Turns()
+        world.upload_shards(*VALIDATION_SHARDS, *(name for name in names if name not in late))
+        paths = [world.put(name) for name in late]
+        world.services = watched(world.services, turns.around)
+        handlers: list[Callable[[], object]] = [
+            partial(handle_passed_on, small_shards(*paths[:2]), world.services),
+            partial(handle_passed_on, small_shards(*paths[2 - shared : 4]), world.services),
+            partial(world.deliver, paths[4]),
+        ]
+        assert [] == turns.run(handlers, in_bursts(order))
+        open_after += [] if closed_with(world) == sorted([*names, *VALIDATION_SHARDS]) else [order]
+    assert [] == open_after

@@ -135,7 +135,7 @@ def dataset_page(dataset: DatasetName, view: PageView) -> Response:
 def version_page(
     dataset: DatasetName, version: VersionName, view: PageView, shards: Literal["all"] | None = None
 ) -> Response:
-    """Show a dataset version with a cell for each shard; if it has many, first without their labels and reasons."""
+    """Show a dataset version with a cell for each shard; if it has many, without labels and reasons until asked."""
     named, services = DatasetVersion(dataset=dataset, version=version), view.services
     generation = services.ledger.latest_generation(named)
     num_shards = max(sum(services.ledger.split_sizes(named).values()), generation.num_shards if generation else 0)

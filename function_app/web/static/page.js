@@ -2,8 +2,6 @@
 "use strict";
 
 const seconds = Number(document.body.dataset.refreshS);
-const rest = document.querySelector("a[data-load]");
-const source = rest ? rest.href : location.href;
 const statusLine = document.getElementById("status");
 
 async function load(address) {
@@ -42,7 +40,7 @@ async function refresh(pause) {
   if (document.hidden) await new Promise((done) => document.addEventListener("visibilitychange", done, { once: true }));
   let next = pause;
   try {
-    const fresh = await load(source);
+    const fresh = await load(location.href);
     const said = fresh.getElementById("status"); // at the end of a page: without it, the answer was cut
     if (!said) throw new Error("the answer was cut");
     replaceContent(fresh);
@@ -95,4 +93,4 @@ document.addEventListener("keydown", (event) => {
 
 const log = document.querySelector(".log");
 if (log) log.scrollTop = log.scrollHeight;
-if (seconds || rest) refresh(rest ? 0 : seconds);
+if (seconds) refresh(seconds);

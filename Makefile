@@ -8,8 +8,8 @@ VENV := .venv/bin
 # Folders that mypy reads. function_app.py at the root is left out: the package of the same name is the module.
 PACKAGES := $(patsubst %/,%,$(wildcard shared/ shard_validation/ horovod_lint/ training_job/ function_app/ cli/ local_azure/ bench/ tools/ tests/))
 
-# Which tests stay together on one worker: see tests/conftest.py.
-TWO_WORKERS := --numprocesses 2
+# For two cores: a third worker computes while the others wait. tests/conftest.py says which tests stay together.
+WORKERS := --numprocesses 3
 
 # A developer's sandbox or container may set this; the Functions worker would believe that it runs in Azure.
 unexport CONTAINER_NAME
@@ -26,10 +26,10 @@ demo: setup ## start the local twin, upload a data set and follow it to a regist
 	@$(VENV)/python -m cli demo $(ARGS)
 
 test: setup ## run the gate: the tests that every change must pass, in less than fifteen minutes [ARGS="tests/unit -x"]
-	@$(VENV)/python -m pytest $(TWO_WORKERS) -m "not slow" $(ARGS)
+	@$(VENV)/python -m pytest $(WORKERS) -m "not slow" $(ARGS)
 
 test-all: setup ## run every test, far longer than the gate: all crash points, storms, example data sets and seeds [ARGS=...]
-	@$(VENV)/python -m pytest $(TWO_WORKERS) $(ARGS)
+	@$(VENV)/python -m pytest $(WORKERS) $(ARGS)
 
 check: setup ## lint, formatting, types, import rules, sizes, names and words, secrets and vulnerabilities
 	$(VENV)/python -m ruff check .

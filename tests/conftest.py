@@ -1,4 +1,4 @@
-"""What every test starts from: a clean environment, its place among two workers, and one rerun for processes."""
+"""What every test starts from: a clean environment, its place among the workers, and one rerun for processes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STARTING = ("azurite", "browser", "distributed", "twin")
 TOGETHER = ("tests/ranks/", "tests/twin/", "tests/examples/", "tests/chaos/", "tests/browser/")
 """Folders whose tests run on one worker, one after the other: they share a twin, or need both cores for MPI ranks."""
 SPREAD = ("tests/unit/", "tests/architecture/", "tests/fuzz/", "tests/crash/test_c")
-"""Where the tests of a file run on both workers; other files stay together, with the processes that they share."""
+"""Where the tests of a file run on any worker; other files stay together, with the processes that they share."""
 NUM_UNUSED_ACCOUNTS = 600
 RERUNS = Path(__file__).resolve().parents[1] / ".landfall" / "reruns.txt"
 """Which tests had to be run twice in the last run, with the reason."""
@@ -45,7 +45,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark tests that start processes for one rerun; with two workers, put the longest groups first."""
+    """Mark tests that start processes for one rerun; with several workers, put the longest groups first."""
     for item in items:
         if any(item.get_closest_marker(name) for name in STARTING):
             item.add_marker("processes")

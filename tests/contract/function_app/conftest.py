@@ -57,8 +57,8 @@ def azure_ml(azurite: Azurite, tmp_path_factory: pytest.TempPathFactory) -> Iter
     running.process.stop()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def workspace_client(azure_ml: AzureMl) -> Iterator[WorkspaceClient]:
-    """The client of the adapters."""
+    """The client of the adapters. Its certificate is in the environment, which other modules' tests must not see."""
     with adapter_client(azure_ml) as client:
         yield client

@@ -40,17 +40,17 @@ class Followed:
         for name in names:
             self.container.upload_blob(name, b"x")
 
-    def names(self, *, until: str) -> list[str]:
-        """Return the names of the blobs whose events are in the queue, once `until` is among them."""
+    def names(self, *awaited: str) -> list[str]:
+        """Return the names of the blobs whose events are in the queue, in any order, once all of `awaited` are."""
         seen: list[str] = []
 
         def arrived() -> bool:
             events = queued_events(self.azurite, self.container.container_name)
             seen.extend(event["subject"].rpartition("/")[2] for event in events)
-            return until in seen
+            return set(awaited) <= set(seen)
 
-        wait_until(arrived, what=f"an event for {until}")
-        return seen
+        wait_until(arrived, what=f"events for {', '.join(awaited)}")
+        return sorted(seen)
 
 
 @pytest.fixture
@@ -72,19 +72,19 @@ def test_writes_before_the_first_start_raise_no_event(followed: Followed) -> Non
     wait_until(lambda: line in followed.azurite.access_log.read_text(), what="the write to be logged")
     followed.start()
     followed.write("after")
-    assert ["after"] == followed.names(until="after")
+    assert ["after"] == followed.names("after")
 
 
 def test_a_restart_neither_loses_nor_repeats(followed: Followed) -> None:
     """Writes between two emulators cause one event each, earlier ones none; sequencers keep rising."""
     first = followed.start()
     followed.write("one")
-    assert ["one"] == followed.names(until="one")
+    assert ["one"] == followed.names("one")
     assert 0 == first.process.stop()
     followed.write("two")
     second = followed.start()
     followed.write("three")
-    assert ["two", "three"] == followed.names(until="three")
+    assert ["three", "two"] == followed.names("two", "three")
     sequencers = [entry["event"]["data"]["sequencer"] for entry in second.get("/topics/storage/received")]
     assert sorted(set(sequencers)) == sequencers
 
@@ -98,7 +98,7 @@ def test_a_killed_emulator_loses_nothing(followed: Followed) -> None:
     followed.write(*names[30:])
     followed.start()
     followed.write("last")
-    assert set(names) <= set(followed.names(until="last"))
+    assert {*names, "last"} == set(followed.names(*names, "last"))
 
 
 def test_a_blob_that_is_gone_already_raises_no_created_event(followed: Followed) -> None:
@@ -108,5 +108,5 @@ def test_a_blob_that_is_gone_already_raises_no_created_event(followed: Followed)
     followed.container.delete_blob("gone")
     second = followed.start()
     followed.write("there")
-    assert ["there"] == followed.names(until="there")
+    assert ["there"] == followed.names("there")
     second.process.await_line(f"{followed.container.container_name}/gone was deleted before its PutBlob")

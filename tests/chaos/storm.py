@@ -217,13 +217,16 @@ class Storm:
         self.damage.restarts_s.append(time.monotonic() - killed)
 
     def _await_end(self, patience: Patience) -> None:
-        while not self._has_ended():
-            runs = self._runs() or []
-            left = len(self.ends.unfinished(runs)) + sum(map(len, self.owner.left.values()))
-            if patience.is_over(left):
+        while True:
+            runs = self._runs()
+            # Once a turn: it reads the generation of every version, from the storage that the twin uses.
+            unfinished = self.ends.unfinished(runs or [])
+            if self.owner.is_done and runs is not None and not unfinished:
+                return
+            if patience.is_over(len(unfinished) + sum(map(len, self.owner.left.values()))):
                 raise ChaosError(f"after {patience} in the calm: {'; '.join(self._open_ends())}")
-            self.owner.act(runs, is_calm=True)
-            self._let_people_act(runs)
+            self.owner.act(runs or [], is_calm=True)
+            self._let_people_act(runs or [])
             self._let_time_pass()
 
     def _open_ends(self) -> Iterator[str]:

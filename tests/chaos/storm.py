@@ -218,15 +218,16 @@ class Storm:
 
     def _await_end(self, patience: Patience) -> None:
         while True:
-            runs = self._runs()
+            found = self._runs()
+            runs = found or []
             # Once a turn: it reads the generation of every version, from the storage that the twin uses.
-            unfinished = self.ends.unfinished(runs or [])
-            if self.owner.is_done and runs is not None and not unfinished:
+            unfinished = self.ends.unfinished(runs)
+            if self.owner.is_done and found is not None and not unfinished:
                 return
             if patience.is_over(len(unfinished) + sum(map(len, self.owner.left.values()))):
                 raise ChaosError(f"after {patience} in the calm: {'; '.join(self._open_ends())}")
-            self.owner.act(runs or [], is_calm=True)
-            self._let_people_act(runs or [])
+            self.owner.act(runs, is_calm=True)
+            self._let_people_act(runs)
             self._let_time_pass()
 
     def _open_ends(self) -> Iterator[str]:

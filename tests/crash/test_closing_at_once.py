@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import hashlib
 import itertools
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -13,7 +12,6 @@ from functools import partial
 import pytest
 
 from function_app.config.layouts import Layout
-from function_app.domain.events import CREATED
 from function_app.domain.records import NUM_BUCKETS
 from function_app.ingest import listed_layouts
 from function_app.ingest.messages import handle_passed_on
@@ -23,7 +21,7 @@ from tests.crash.chain_model import in_bursts
 from tests.crash.data_scenarios import commit, log_of
 from tests.crash.port_calls import watched
 from tests.support.interleaving import Turns
-from tests.support.world import VALIDATION_SHARDS, VERSION, World, pipeline, shard_content
+from tests.support.world import VALIDATION_SHARDS, VERSION, World, event_message, pipeline, shard_content
 
 A, B, C, X = "train/a.tfrecord", "train/b.tfrecord", "validation/c.tfrecord", "train/x.tfrecord"
 GOOD = {A: shard_content(1), B: shard_content(2, 3), C: shard_content(4, 5, 6)}
@@ -127,21 +125,16 @@ def test_a_version_that_is_not_looked_at_again_is_noticed(monkeypatch: pytest.Mo
     assert any(at_once(case, order) != case.whole for case in cases for order in ORDERS)
 
 
-def small_shards(*paths: str) -> bytes:
-    """Return a message of several small shards, whose verdicts share a transaction."""
-    subject = "/blobServices/default/containers/datasets/blobs/"
-    data = {"api": "PutBlob", "contentLength": 100}
-    return json.dumps(
-        [{"id": path, "eventType": CREATED, "subject": subject + path, "data": data} for path in paths]
-    ).encode()
-
-
 @pytest.mark.parametrize("shared", [0, 1], ids=["each shard in one message", "a shard in both messages"])
 def test_messages_of_several_shards_at_the_same_time_close_without_the_sweep(shared: int) -> None:
     """Another shard of their bucket comes alone; the other buckets are complete before."""
     num_shards = 4 * NUM_BUCKETS + 1
     names = [f"train-{index:05d}-of-{num_shards:05d}.tfrecord" for index in range(num_shards)]
     late = names[::NUM_BUCKETS]
+
+    def small(paths: Sequence[str]) -> bytes:
+        return event_message(paths, contentLength=100).encode()  # small shards share a transaction
+
     open_after = []
     for order in ORDERS[::3]:
         world, turns = World(), Turns()
@@ -149,8 +142,8 @@ def test_messages_of_several_shards_at_the_same_time_close_without_the_sweep(sha
         paths = [world.put(name) for name in late]
         world.services = watched(world.services, turns.around)
         handlers: list[Callable[[], object]] = [
-            partial(handle_passed_on, small_shards(*paths[:2]), world.services),
-            partial(handle_passed_on, small_shards(*paths[2 - shared : 4]), world.services),
+            partial(handle_passed_on, small(paths[:2]), world.services),
+            partial(handle_passed_on, small(paths[2 - shared : 4]), world.services),
             partial(world.deliver, paths[4]),
         ]
         assert [] == turns.run(handlers, in_bursts(order))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -148,6 +148,13 @@ def shard_content(*labels: int) -> bytes:
 
 EVENTS = Path(__file__).resolve().parents[2] / "docs" / "events"
 LINKS = Links(pages="https://landfall.example", workspace_id="/subscriptions/s/workspaces/w")
+
+
+def event_message(paths: Iterable[str], **data: Any) -> str:
+    """Return a message as Event Grid sends it: one event for each path of a blob, each with ``data`` as well."""
+    subject = "/blobServices/default/containers/datasets/blobs/"
+    data = {"api": "PutBlob", **data}
+    return json.dumps([{"id": path, "eventType": CREATED, "subject": subject + path, "data": data} for path in paths])
 
 
 @functools.cache

@@ -27,8 +27,6 @@ _ON_CPUS = {
     # Bytes that are gathered into one allreduce. This many stay in a core's cache while they are copied, sent, added,
     # divided and copied back; Horovod's own 128 MiB are meant for networks and GPUs.
     "HOROVOD_FUSION_THRESHOLD": str(1 << 20),
-    # Between ranks of one node two copies through shared memory, in cache, are faster than the kernel's one copy.
-    "OMPI_MCA_smsc": "^cma",
 }
 _LONG_STEPS = {
     # Milliseconds between two rounds of Horovod's negotiation, each of which interrupts the thread that computes.

@@ -27,8 +27,10 @@ SMALL_STEPS = 200
 ROUNDS = 15
 """Two ranks are as slow as the slower core: on a virtual machine the ratio of one round varies by a tenth."""
 YIELD = {"OMPI_MCA_mpi_yield_when_idle": "1"}
-AS_INSTALLED = {"horovod": 1.2, "horovod-yield": 1.0}
-"""Minimum ratio of the training's throughput to that of each setting of Horovod's benchmark."""
+AT_LEAST = {("horovod", 1): 1.0, ("horovod", 2): 1.2, ("horovod-yield", 1): 1.0, ("horovod-yield", 2): 1.0}
+"""Minimum ratio of the training's throughput to Horovod's benchmark, for each of its settings and number of ranks.
+
+One rank does not wait for another, and convolutions take nine tenths of its time in both programs."""
 WORDS = {"horovod": "Horovod's benchmark as installed", "horovod-yield": "Horovod's benchmark with Open MPI yielding"}
 
 READING = imaging("ResNet50", size=224, batch_size=4) | {"augmentation": "resized_crop_flip"}
@@ -127,7 +129,7 @@ def _against_horovod(context: Context, ranks: int) -> list[Figure]:
                 name=f"throughput against {WORDS[name]}, {count} ({images})",
                 value=_speed(own_turns, turns),
                 unit="ratio",
-                at_least=AS_INSTALLED[name],
+                at_least=AT_LEAST[name, ranks],
             )
             for name, turns in zip(settings, their_turns, strict=True)
         ),

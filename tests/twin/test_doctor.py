@@ -31,7 +31,7 @@ def examined(twin: TwinUnderTest, capsys: pytest.CaptureFixture[str]) -> tuple[A
     return status, {check["subject"]: check for check in json.loads(out)["checks"]}
 
 
-def test_a_deleted_queue_is_found_with_the_command_that_mends_it(
+def test_a_deleted_queue_is_found_with_the_command_that_corrects_it(
     twin: TwinUnderTest, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Only the queue is reported; after the fix, everything is right again, including topic and subscriptions."""

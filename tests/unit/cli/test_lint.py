@@ -201,7 +201,7 @@ def test_a_folder_is_bounded(
     assert (2, True) == (status, "There are more than 3 scripts and notebooks" in err)
 
 
-def test_fix_mends_a_script_and_prints_the_changes(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_fix_corrects_a_script_and_prints_the_changes(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """--diff prints the same and writes nothing; what is left is listed as usual."""
     path = written(tmp_path, f"{BAD}x = open('a', 'w')\n")
     path.chmod(0o750)
@@ -219,7 +219,7 @@ def test_fix_mends_a_script_and_prints_the_changes(capsys: pytest.CaptureFixture
     assert (1, f"unchanged {link}  (it has no finding with a mechanical fix)") == (status, out.splitlines()[0])
 
 
-def test_fix_mends_the_cells_of_a_notebook_and_prints_the_changes(
+def test_fix_corrects_the_cells_of_a_notebook_and_prints_the_changes(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     """Cell by cell; nothing else of the file is touched."""

@@ -164,7 +164,7 @@ def test_a_copy_stops_its_dataset_but_not_the_name_of_its_original(tmp_path: Pat
     assert (problem,) == services.out_of_service["digits"]
 
 
-def test_a_mended_file_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_corrected_file_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No restart is needed, and the clients stay."""
     for name, value in environ(tmp_path).items():
         monkeypatch.setenv(name, value)

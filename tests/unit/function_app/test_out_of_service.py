@@ -33,7 +33,7 @@ def two_datasets() -> World:
     return world
 
 
-def test_what_is_uploaded_meanwhile_is_judged_and_trained_when_the_file_is_mended() -> None:
+def test_what_is_uploaded_meanwhile_is_judged_and_trained_when_the_file_is_corrected() -> None:
     """The events have come and gone; none of them became a dead letter."""
     world = two_datasets()
     world.upload_shards(*ALL_SHARDS)
@@ -64,7 +64,7 @@ def test_the_others_go_on() -> None:
 
 
 @pytest.mark.parametrize(("status", "state"), [("Completed", RunState.REGISTERED), ("Failed", RunState.FAILED)])
-def test_a_run_that_ends_meanwhile_is_settled_by_the_mended_file(status: str, state: RunState) -> None:
+def test_a_run_that_ends_meanwhile_is_settled_by_the_corrected_file(status: str, state: RunState) -> None:
     """Its requirements, attempts and recipients are in the file; until then it holds up no other."""
     world = World()
     world.services = replace(world.services, max_concurrent_runs=1)
@@ -81,7 +81,7 @@ def test_a_run_that_ends_meanwhile_is_settled_by_the_mended_file(status: str, st
     assert [state] == [sent.outcome for sent in world.topic.received if sent.subject == run.run_id]
 
 
-def test_a_planned_run_waits_for_the_mended_file_and_leaves_its_place_to_others() -> None:
+def test_a_planned_run_waits_for_the_corrected_file_and_leaves_its_place_to_others() -> None:
     """This holds even if the whole app has only one place for runs."""
     world = World()
     world.services = replace(world.services, max_concurrent_runs=1)
@@ -100,7 +100,7 @@ def test_a_planned_run_waits_for_the_mended_file_and_leaves_its_place_to_others(
     assert RunState.SUBMITTED is world.stands(second).state
 
 
-def test_people_are_notified_of_a_cancellation_when_the_file_is_mended() -> None:
+def test_people_are_notified_of_a_cancellation_when_the_file_is_corrected() -> None:
     """The recipients are named in the file."""
     world = World()
     run = world.train()

@@ -44,7 +44,7 @@ def corrected(script: str) -> list[str]:
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("newline", ["\n", "\r\n"])
-def test_a_mechanical_mistake_is_mended(script: str, old: str, new: str, newline: str) -> None:
+def test_a_mechanical_mistake_is_corrected(script: str, old: str, new: str, newline: str) -> None:
     """The script is then as clean as before the mistake, and every other line is the same, byte for byte."""
     wrong = spoilt(script, (old, new)).replace("\n", newline)
     before = lint_script(script.encode(), "mine.py", KERAS2).findings
@@ -117,7 +117,7 @@ def test_an_edit_that_would_make_another_finding_is_not_made() -> None:
     assert broken != fix_script(broken.encode(), "mine.py", KERAS2).content.decode()
 
 
-def test_several_mistakes_are_mended_together() -> None:
+def test_several_mistakes_are_corrected_together() -> None:
     """Fixing stops when no finding is left that an edit can fix."""
     wrong = spoilt(
         FIT,
@@ -138,7 +138,7 @@ def test_the_encoding_stays(prefix: bytes) -> None:
     assert prefix + f"{START}epochs = 3\n".encode() == fix_script(wrong, "mine.py").content
 
 
-def test_the_page_says_what_is_mended() -> None:
+def test_the_page_says_what_is_corrected() -> None:
     """Each rule's section, and no other."""
     said = {code for code, section in SECTIONS.items() if "`--fix` corrects it" in section}
     assert set(map(str, FIXABLE)) == said

@@ -88,14 +88,14 @@ def test_a_cell_may_be_one_text_or_a_list_of_lines(source: str, expected: str, o
     assert wrong.replace(source, expected) == fixed(wrong.encode()).decode()
 
 
-def test_a_notebook_that_waits_outside_of_functions_is_mended_too() -> None:
+def test_a_notebook_that_waits_outside_of_functions_is_corrected_too() -> None:
     """IPython allows it, and a script may not have it."""
     content = notebook(f"await f()\n{HVD}", "x = 1\nfrom __future__ import division\nepochs = 3 // hvd.size()")
     corrected = fix_script(content, "mine.ipynb", KERAS2)
     assert ["epochs_divided"] == [each.code for each in corrected.findings]
 
 
-def test_a_mistake_in_each_cell_is_mended_in_its_cell() -> None:
+def test_a_mistake_in_each_cell_is_corrected_in_its_cell() -> None:
     """The same script has the same corrections."""
     wrong = spoilt(
         FIT, ("hvd.init()\n", ""), ("hvd.local_rank()", "hvd.rank()"), ("epochs=10", "epochs=10 // hvd.size()")

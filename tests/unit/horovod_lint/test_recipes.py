@@ -347,7 +347,7 @@ def test_recipes_are_right_but_for_the_installed_keras(script: str) -> None:
     assert {"data_sampled", "keras3_incompatible"} == set(found(script))
 
 
-def test_a_recipe_is_clean_after_its_callbacks_were_mended() -> None:
+def test_a_recipe_is_clean_after_its_callbacks_were_corrected() -> None:
     """They are corrected as the finding says."""
     backends = "for each in callbacks:\n    each.backend = tf.keras.backend\nmodel.fit("
     changes = [("warmup_epochs=3,", "warmup_epochs=3, momentum_correction=False,"), ("model.fit(", backends)]

@@ -77,7 +77,7 @@ def test_the_page_has_no_other_rules() -> None:
 
 
 @pytest.mark.parametrize("code", sorted(FIXABLE))
-def test_the_wrong_script_of_a_mechanical_rule_is_mended(code: RuleCode) -> None:
+def test_the_wrong_script_of_a_mechanical_rule_is_corrected(code: RuleCode) -> None:
     """`landfall lint --fix` does the same; the rule's finding is gone, and there is no new one."""
     wrong = re.findall(r"^```python\n(.*?)^```", SECTIONS[code], re.MULTILINE | re.DOTALL)[0]
     fixed = fix_script(wrong.encode(), "example.py", machine_of(code))

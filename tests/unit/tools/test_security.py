@@ -101,7 +101,7 @@ def audit(folder: Path, pins: str, database: str) -> tuple[list[str], str]:
     return security.finish_audit(security.start_audit([folder / "constraints.txt"], database))
 
 
-def test_a_known_vulnerability_is_found_with_the_version_that_mends_it(tmp_path: Path, database: str) -> None:
+def test_a_known_vulnerability_is_found_with_the_version_that_corrects_it(tmp_path: Path, database: str) -> None:
     """Package, version, advisory and the way out."""
     expected = (["pyyaml 5.3: GHSA-0000, fixed in 5.4"], "2 packages audited")
     assert expected == audit(tmp_path, "PyYAML==5.3\nclick==8.5.1\n", f"{database}/")

@@ -53,7 +53,7 @@ def test_the_exit_code_says_whether_something_is_wrong(
     assert [("clock", "ok"), *((part, "absent") for part in ("events", "roles", "quota", "image"))] == more
 
 
-def test_each_finding_has_the_command_that_mends_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_finding_has_the_command_that_corrects_it(capsys: pytest.CaptureFixture[str]) -> None:
     """Below its line; what the deployment does not have is said, and not passed as good."""
     with served(diagnosis(OK, WRONG, ABSENT), status=200) as url:
         _, out, _ = landfall(capsys, "doctor", "--url", url, "--key", "k")

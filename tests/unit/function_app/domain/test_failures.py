@@ -258,7 +258,7 @@ TRACEBACK = 'Traceback (most recent call last):\n  File "mine.py", line 1, in <m
         ),
     ],
 )
-def test_what_a_script_lacks_is_said_with_what_mends_it(expected: str, code: int, log: str, fix: str) -> None:
+def test_what_a_script_lacks_is_said_with_what_corrects_it(expected: str, code: int, log: str, fix: str) -> None:
     """Never a fault of the data, and corrected without force; the script's own words are the evidence."""
     evidence = Evidence(status="Failed", error_code="UserError/ExecutionFailed", error=exited(code), log_tail=log)
     finding = classify(evidence)

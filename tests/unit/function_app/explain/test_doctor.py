@@ -41,7 +41,7 @@ def test_an_error_becomes_a_finding_with_its_command(error: Exception, state: Ch
     assert Check(part="queues", subject="queue q", state=state, says=says, fix=fix) == found
 
 
-def test_what_is_wrong_on_the_twin_is_mended_by_starting_it_again() -> None:
+def test_what_is_wrong_on_the_twin_is_corrected_by_starting_it_again() -> None:
     """It has no deployment that azd could repeat."""
     probe = Probe(part="queues", subject="queue q", look=lambda: look(LandfallError("gone")))
     assert TWIN_FIX == examine(services(probe, in_azure=False)).checks[0].fix

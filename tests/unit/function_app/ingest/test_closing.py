@@ -82,7 +82,7 @@ def test_the_manifest_lists_the_shards_and_is_written_before_the_closing_is_know
     }
 
 
-def test_a_rejected_shard_keeps_the_version_open_until_it_is_mended() -> None:
+def test_a_rejected_shard_keeps_the_version_open_until_it_is_corrected() -> None:
     """Bad data starts no training."""
     world = World()
     world.deliver(world.put(TRAIN_SHARDS[0], b"broken"))
@@ -254,7 +254,7 @@ def test_a_refusal_is_notified_once_however_often_it_is_repeated() -> None:
     assert (1, 1) == (len(refusals(world)), len(world.topic.received))
 
 
-def test_a_mended_set_closes() -> None:
+def test_a_corrected_set_closes() -> None:
     """The refusal is history then."""
     world = World()
     world.upload_shards(TRAIN_SHARDS[0], *VALIDATION_SHARDS)

@@ -112,7 +112,7 @@ class CorrectingRejectedCopies(MemoryRejectedCopies):
         return super().copy(facts, container, path)
 
 
-def test_a_shard_mended_before_the_copy_is_judged_again() -> None:
+def test_a_shard_corrected_before_the_copy_is_judged_again() -> None:
     """The old verdict belongs to content that is gone."""
     world = guarded_world()
     world.services = replace(world.services, rejected_copies=CorrectingRejectedCopies(world.shards))

@@ -74,7 +74,7 @@ def test_while_more_are_rejected_all_the_time_a_summary_comes_every_hour() -> No
     assert ("shard_rejected", 3) == (outcomes[0], outcomes.count("shards_rejected"))
 
 
-def test_what_was_mended_meanwhile_is_not_in_the_summary() -> None:
+def test_what_was_corrected_meanwhile_is_not_in_the_summary() -> None:
     """There is nothing left to do about it."""
     world = World()
     reject(world, *TRAIN_SHARDS[:2])

@@ -95,7 +95,7 @@ def test_attempts_are_bounded_and_the_failure_of_the_last_is_notified() -> None:
 
 
 @pytest.mark.parametrize("error", ["exited with status code 13.", "Image build failed", ""])
-def test_what_no_repetition_mends_is_not_repeated(error: str) -> None:
+def test_what_no_repetition_corrects_is_not_repeated(error: str) -> None:
     """User code, an image that cannot be built, and what cannot be explained."""
     world = World()
     run = fail(world, world.upload_version(), error)

@@ -123,7 +123,7 @@ def test_what_only_the_training_sees_is_the_configurations_too(code: int) -> Non
     assert is_new
 
 
-def test_a_metric_that_a_report_lacks_can_be_mended_without_force() -> None:
+def test_a_metric_that_a_report_lacks_can_be_corrected_without_force() -> None:
     """A script of one's own reports what it likes, so the gate is the first to know."""
     world = World()
     run = world.upload_version()

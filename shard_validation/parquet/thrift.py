@@ -46,8 +46,6 @@ class CompactReader:
 
     def read_struct(self, wanted: Wanted, depth: int = 0) -> dict[int, Any]:
         """Return the wanted fields that are present; skip the others. Raises ThriftError."""
-        if depth > _MAX_DEPTH:
-            raise ThriftTooComplexError(f"structs nested more than {_MAX_DEPTH} deep")
         found: dict[int, Any] = {}
         field = 0
         while head := self._byte():
@@ -63,6 +61,8 @@ class CompactReader:
         self._left -= 1
         if self._left < 0:
             raise ThriftTooComplexError("more values than the limits allow")
+        if depth > _MAX_DEPTH:
+            raise ThriftTooComplexError(f"values nested more than {_MAX_DEPTH} deep")
         if kind in {BOOL, FALSE}:
             return self._byte() == BOOL if in_list else kind == BOOL
         if kind in {LIST, SET}:

@@ -56,12 +56,19 @@ def test_broken_thrift(content: str) -> None:
         CompactReader(bytes.fromhex(content), 100).read_struct({})
 
 
-def test_thrift_is_bounded() -> None:
-    """Long lists and deep structs are rejected at the limit, without taking memory."""
-    with pytest.raises(ThriftTooComplexError):
-        CompactReader(bytes.fromhex("19f5ffffff7f") + bytes(1000), 100).read_struct({})
-    with pytest.raises(ThriftTooComplexError):
-        CompactReader(b"\x1c" * 100, 1000).read_struct({})
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        pytest.param(bytes.fromhex("19f5ffffff7f") + bytes(5000), "more values", id="long list"),
+        pytest.param(b"\x1c" * 5000, "nested", id="structs"),
+        pytest.param(b"\x19" * 5000, "nested", id="lists"),
+        pytest.param(b"\x1b" + b"\x01\xbb" * 5000, "nested", id="maps"),
+    ],
+)
+def test_thrift_is_bounded(content: bytes, message: str) -> None:
+    """Long lists and deep structs, lists and maps are rejected at the limit, without taking memory."""
+    with pytest.raises(ThriftTooComplexError, match=message):
+        CompactReader(content, 3000).read_struct({})
 
 
 def test_thrift_field_of_another_type() -> None:

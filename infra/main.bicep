@@ -48,7 +48,7 @@ param maximumInstanceCount int = 40
 
 @minValue(0)
 @maxValue(10)
-@description('Instances that are always ready. Each costs about 25 USD a month; with 0, the first event waits some seconds.')
+@description('Instances that are always ready for requests, and as many for uploads: each step costs about 50 USD a month. With 0, the first event waits some seconds.')
 param alwaysReadyInstances int = 0
 
 @description('Settings that pipelines name as webhook. The value of setting X_Y is the secret X-Y of the vault.')
@@ -77,7 +77,7 @@ param alertEmails array = []
 @description('Budget of a month in the currency of the subscription. It sends mail at 50, 80 and 100 %, and stops nothing.')
 param monthlyBudget int = 500
 
-@description('First day of the month in which the budget begins; the hook before the first deployment sets it.')
+@description('First day of the month in which the budget begins, none without addresses; the hook before the deployment sets it.')
 param budgetStart string
 
 var suffix = uniqueString(subscription().id, environmentName, location)

@@ -47,6 +47,7 @@ PROVIDERS = (
     "Microsoft.Storage",
     "Microsoft.Web",
 )
+BUDGET_START, NO_BUDGET = "LANDFALL_BUDGET_START", "none"
 SIGN_IN = "sign in with `az login`, and select the subscription with `azd env set AZURE_SUBSCRIPTION_ID ID`"
 
 
@@ -63,8 +64,19 @@ def prepare(root: Path, pipelines: Path, environment: AzdEnvironment) -> None:
     environment.set(CLUSTER_SIZES, sizes)
     environment.set("LANDFALL_CODE_VERSION", code_version(collect_code(root, pipelines)))
     environment.set("LANDFALL_ENVIRONMENT_VERSION", image_version(root, base_image))
-    if not environment.values.get("LANDFALL_BUDGET_START"):  # a budget keeps the month in which it begins
-        environment.set("LANDFALL_BUDGET_START", datetime.now(UTC).strftime("%Y-%m-01"))
+    _set_budget_start(environment)
+
+
+def _set_budget_start(environment: AzdEnvironment) -> None:
+    """Set the month in which the budget begins: the current one for a new budget, because a past one is refused.
+
+    A budget keeps its month. Without addresses for alerts there is no budget, but azd would ask for a missing variable.
+    """
+    has_budget = environment.values.get("LANDFALL_ALERT_EMAILS", "").strip() not in ("", "[]")
+    start = environment.values.get(BUDGET_START) or NO_BUDGET
+    if has_budget and start == NO_BUDGET:
+        start = datetime.now(UTC).strftime("%Y-%m-01")
+    environment.set(BUDGET_START, start)
 
 
 def image_version(root: Path, base_image: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.server
 import threading
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -123,7 +124,19 @@ def test_the_first_deployment_is_checked_before_its_versions_are_set(
     assert found["LANDFALL_CLUSTER_SIZES"] == (
         "landfall-gpu=Standard_NC24ads_A100_v4,landfall-gpu-rdma=Standard_ND96asr_v4"
     )
-    assert found["LANDFALL_BUDGET_START"].endswith("-01")
+
+
+def test_a_budget_begins_in_the_month_of_its_first_deployment(programs: AzurePrograms, pipelines: Path) -> None:
+    """Azure refuses a new budget that begins in a past month, and a changed begin of an old one."""
+    programs.environment = FIRST
+    before(programs, pipelines)
+    assert programs.environment["LANDFALL_BUDGET_START"] == "none"
+    programs.environment |= {"LANDFALL_ALERT_EMAILS": '["a@b.example"]'}
+    before(programs, pipelines)
+    assert programs.environment["LANDFALL_BUDGET_START"] == datetime.now(UTC).strftime("%Y-%m-01")
+    programs.environment |= {"LANDFALL_BUDGET_START": "2026-01-01"}
+    before(programs, pipelines)
+    assert programs.environment["LANDFALL_BUDGET_START"] == "2026-01-01"
 
 
 def test_a_second_deployment_changes_nothing(programs: AzurePrograms, pipelines: Path) -> None:

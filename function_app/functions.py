@@ -164,11 +164,10 @@ def health(req: HttpRequest) -> HttpResponse:
         logger.error(f"the app is misconfigured:\n{error}", extra={"action": "misconfigured"})  # noqa: TRY400
         problems = len(error.problems)
         return _answer(503, {"status": "misconfigured", "problems": problems, "see": "the log of function health"})
-    pipelines = sorted(pipeline.pipeline for pipeline in found.pipelines.values())
     if not found.out_of_service:
-        return _answer(200, {"status": "ok", "pipelines": pipelines})
+        return _answer(200, {"status": "ok"})
     places = {dataset or "?": _places(problems) for dataset, problems in sorted(found.out_of_service.items())}
-    return _answer(200, {"status": "degraded", "pipelines": pipelines, "out_of_service": places})
+    return _answer(200, {"status": "degraded", "out_of_service": places})
 
 
 def _places(problems: Sequence[str]) -> list[str]:

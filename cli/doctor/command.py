@@ -16,13 +16,14 @@ from cli import IS_CLONE, ROOT
 from cli.doctor import DEFAULT_WAIT_S, MAX_WAIT_S
 from cli.errors import CliError
 from cli.options import as_json_option, with_api
-from cli.remote.api_client import ApiClient
+from cli.remote.api_client import ApiClient, ApiError
 from function_app.domain.checks import ONE_ITEM, Check, CheckState
 
 if TYPE_CHECKING:  # an installed package does not have them
     from cli.deploy.workspace import WorkspaceId
     from cli.doctor.azure import Clusters, Deployment
 
+UNAUTHORIZED, FORBIDDEN = 401, 403
 WRONG, NOT_SEEN = 1, 3
 """Exit codes; click ends with 2 where the command line is wrong."""
 LABELS = {
@@ -88,8 +89,8 @@ def examine(
     try:
         found = client.get("/api/doctor")
     except CliError as error:
-        fix = "landfall hook postdeploy"
-        checks = [Check(part="function app", subject=client.url, state=CheckState.WRONG, says=error.message, fix=fix)]
+        says, fix = error.message, _fix_of_app(client, error)
+        checks = [Check(part="function app", subject=client.url, state=CheckState.WRONG, says=says, fix=fix)]
         deployment = _from_environment(environ) if IS_CLONE else None
         return [*checks, *(_in_azure(deployment, pipelines, open_workspace) if deployment else [])]
     checks = [*(_check(each) for each in found["checks"]), _clock(found["at"])]
@@ -105,6 +106,15 @@ def examine(
     from cli.doctor.emulator import twin_subscriptions
 
     return [*checks, *twin_subscriptions(client.url), *_absent()]
+
+
+def _fix_of_app(client: ApiClient, error: CliError) -> str:
+    """Return what helps against an app that does not make its checks."""
+    from function_app.explain.doctor import TWIN_FIX
+
+    if isinstance(error, ApiError) and error.status in (UNAUTHORIZED, FORBIDDEN):
+        return "pass the key of the function app with --key, or set LANDFALL_FUNCTION_KEY"
+    return TWIN_FIX if client.is_local else "azd up"
 
 
 def _needs_clone(*, in_azure: bool) -> Check:

@@ -55,10 +55,10 @@ class ApiClient:
                 "contains. Copy the key again."
             )
         try:
-            local = httpx.URL(url).host in LOOPBACK
+            self.is_local = httpx.URL(url).host in LOOPBACK
         except httpx.InvalidURL as error:
             raise CliError(f"The function app's URL {url!r} is malformed: {error}.") from error
-        if key and not local and url.startswith("http://"):
+        if key and not self.is_local and url.startswith("http://"):
             raise CliError(
                 f"The function app's URL {url!r} would send the function key unencrypted: it must start with "
                 f"https://."
@@ -71,7 +71,7 @@ class ApiClient:
         """URL, ETag and content of the last answer to a GET: polling does not download it again."""
         headers = {"x-functions-key": key} if key else {}
         self._http = httpx.Client(
-            base_url=self.url, headers=headers, timeout=TIMEOUT_S, trust_env=not local, transport=transport
+            base_url=self.url, headers=headers, timeout=TIMEOUT_S, trust_env=not self.is_local, transport=transport
         )
 
     def __enter__(self) -> Self:

@@ -25,7 +25,8 @@ WITHIN_S = 45.0
 """The command line waits 60 s for an answer."""
 AT_ONCE = 8
 MAX_SAYS_CHARS = 1000
-_WEBHOOK = re.compile(r"LANDFALL_WEBHOOK_[A-Z0-9_]+")
+_ADDRESS = re.compile(r"notify: (?!LANDFALL_NOTIFICATION_TOPIC)([A-Z][A-Z0-9_]*) (is not set)?")
+"""A problem with the app setting that holds a recipient's address."""
 TWIN_FIX = "stop the twin with Ctrl-C, then: landfall up"
 
 
@@ -119,11 +120,16 @@ def _out_of_service(problems: Sequence[str]) -> str:
 
 
 def _pipeline_fix(problems: Sequence[str]) -> str:
-    """Return the command for a pipeline that is out of service: most often the address of a webhook is missing."""
-    if setting := _WEBHOOK.search(" ".join(problems)):
-        name = setting[0].replace("_", "-")
-        vault = '"$(azd env get-value LANDFALL_VAULT)"'
-        return f"az keyvault secret set --vault-name {vault} --name {name} --value URL"
+    """Return what helps a pipeline that is out of service: most often the address of a recipient is missing."""
+    if found := _ADDRESS.search(" ".join(problems)):
+        setting, is_missing = found.groups()
+        vault, group, app = (
+            f'"$(azd env get-value LANDFALL_{part})"' for part in ("VAULT", "RESOURCE_GROUP", "FUNCTION_APP")
+        )
+        secret = f"az keyvault secret set --vault-name {vault} --name {setting.replace('_', '-')} --value URL"
+        restart = f"az functionapp restart --resource-group {group} --name {app}"
+        add = f"add {setting} to the list LANDFALL_WEBHOOKS with `azd env set`, then: azd provision && "
+        return f"{add if is_missing else ''}{secret} && {restart}"
     if any("LANDFALL_CODE_ID" in problem for problem in problems):
         return "azd up"
     return "correct the file until `landfall check` finds nothing, then: azd up"

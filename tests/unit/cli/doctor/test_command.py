@@ -67,11 +67,15 @@ def test_each_finding_has_the_command_that_corrects_it(capsys: pytest.CaptureFix
 
 
 def test_an_app_that_does_not_answer_is_the_finding(capsys: pytest.CaptureFixture[str]) -> None:
-    """It has what the app said, and the command that says more."""
+    """It has what the app said, and what helps there."""
     refusal = {"code": "misconfigured", "detail": "LANDFALL_WORKSPACE is not set", "errors": []}
     with served(refusal, status=503) as url:
         status, out, _ = landfall(capsys, "doctor", "--url", url, "--key", "k")
     assert (1, "WRONG      function app  " + url + ": LANDFALL_WORKSPACE is not set") == (status, out.splitlines()[0])
+    assert "to fix it:    stop the twin" in out
+    in_azure = (FunctionApp(status=503, text=""), FunctionApp(status=401, text=""))
+    fixes = [check.fix for app in in_azure for check in examine(app.client(), {}, no_workspace)]
+    assert ["azd up", "pass the key of the function app with --key, or set LANDFALL_FUNCTION_KEY"] == fixes
 
 
 def test_a_clock_that_is_wrong_is_found(capsys: pytest.CaptureFixture[str]) -> None:

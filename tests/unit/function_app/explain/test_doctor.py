@@ -89,7 +89,19 @@ def test_a_cluster_that_is_gone_is_found_with_the_pipelines_that_name_it() -> No
             "digits.yaml: notify: LANDFALL_WEBHOOK_PEOPLE must be an https address",
             (
                 'az keyvault secret set --vault-name "$(azd env get-value LANDFALL_VAULT)" '
-                "--name LANDFALL-WEBHOOK-PEOPLE --value URL"
+                "--name LANDFALL-WEBHOOK-PEOPLE --value URL && "
+                'az functionapp restart --resource-group "$(azd env get-value LANDFALL_RESOURCE_GROUP)" '
+                '--name "$(azd env get-value LANDFALL_FUNCTION_APP)"'
+            ),
+        ),
+        (
+            "digits.yaml: notify: TEAM_MAIL is not set; set it to an Apprise URL such as mailtos://…",
+            (
+                "add TEAM_MAIL to the list LANDFALL_WEBHOOKS with `azd env set`, then: azd provision && "
+                'az keyvault secret set --vault-name "$(azd env get-value LANDFALL_VAULT)" '
+                "--name TEAM-MAIL --value URL && "
+                'az functionapp restart --resource-group "$(azd env get-value LANDFALL_RESOURCE_GROUP)" '
+                '--name "$(azd env get-value LANDFALL_FUNCTION_APP)"'
             ),
         ),
         ("digits.yaml: train: is required", "correct the file until `landfall check` finds nothing, then: azd up"),

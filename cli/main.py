@@ -161,7 +161,7 @@ def landfall() -> None:
     LANDFALL_FUNCTION_KEY. Without a URL they talk to the local twin of this clone, if one is running.
 
     The help of each command states its exit statuses. A command that is stopped by Ctrl-C, SIGTERM or SIGHUP exits
-    with 130, 143 or 129, except `up`, which exits with 0.
+    with 130, 143 or 129, except `up` and `demo --keep`, which exit with 0.
     """
 
 

@@ -179,8 +179,8 @@ def _files_of(source: Path, intake: Intake) -> Iterator[tuple[str, Path]]:
         shown_ones = [file for file in sorted(source.iterdir()) if not file.name.startswith(".")]
         if nested := [one_line(str(file)) for file in shown_ones if file.is_dir()]:
             raise CliError(
-                f"{listed(nested)}: is a folder within a folder, but this version has no folders: pass the folders "
-                f"with its shards."
+                f"{listed(nested)}: is a subfolder, and this pipeline's layout has none: pass the folders that "
+                f"contain the shards directly."
             )
         yield from ((file.name, file) for file in shown_ones if file.is_file())
 
@@ -297,7 +297,7 @@ def _layout(found: Mapping[str, Any]) -> Layout | None:
 
 
 def _unknown(dataset: str, reason: str) -> Intake:
-    click.echo(f"Not checked whether a pipeline takes shards of {dataset}: {reason}", err=True)
+    click.echo(f"Could not check whether a pipeline accepts dataset {dataset}: {reason}", err=True)
     return Intake()
 
 

@@ -19,6 +19,8 @@ from shared.safe_text import readable_bytes
 from shared.shard_names import is_among
 
 MAX_LISTED = 20
+MOST_VERSIONS = 1000
+"""Versions that the API returns at most with one answer."""
 STYLES = {
     "suppressed": "yellow",
     "rejected": "red",
@@ -243,8 +245,11 @@ def show_trace(client: ApiClient, subject: str, *, as_json: bool) -> None:
         version = f"{run['dataset']}/{run['version']}"
     twin = running_twin_of_this_clone()
     if twin is None or twin.functions_url != client.url:
-        click.echo("This function app sends its traces to Application Insights. Open its Logs and run:")
-        click.echo(f"  {query(version)}")
+        if as_json:
+            click.echo(json.dumps({"query": query(version)}, indent=2))
+        else:
+            click.echo("This function app sends its traces to Application Insights. Open its Logs and run:")
+            click.echo(f"  {query(version)}")
         return
     spans = read_trace(twin.traces, version)
     click.echo(
@@ -319,7 +324,8 @@ def _style(action: str) -> str:
 def datasets(client: ApiClient, dataset: str | None, after: str | None, *, as_json: bool) -> None:
     """List the datasets, or the versions of one of them."""
     path = "/api/datasets" if dataset is None else f"/api/datasets/{quote(dataset, safe='')}"
-    found = client.get(path, **({"after": after} if after else {}))
+    most = {} if dataset is None else {"limit": MOST_VERSIONS}
+    found = client.get(path, **most, **({"after": after} if after else {}))
     if as_json:
         click.echo(json.dumps(found, indent=2))
         return

@@ -75,6 +75,6 @@ def test_a_person_watches_the_demo_from_empty_to_registered(browser: Browser, de
         expect(page.get_by_text("2 accepted", exact=True)).to_be_visible()
         watched.look("demo-version")
         page.get_by_role("link", name="Overview").click()
-        expect(page.get_by_text("Nothing does.")).to_be_visible()
+        expect(page.get_by_text("Nothing needs a person.")).to_be_visible()
         expect(page.get_by_role("link", name="registered: landfall-digits-")).to_be_visible()
         watched.look("demo-end")

@@ -53,7 +53,7 @@ def test_a_folder_within_a_folder_is_refused(tmp_path: Path) -> None:
     """Its shards would be missed; passed by itself, it is a source like any other."""
     touch(tmp_path, "a.tfrecord")
     nested = touch(tmp_path / "nested", "c.tfrecord")
-    with pytest.raises(CliError, match=f"{tmp_path}/nested: is a folder within a folder"):
+    with pytest.raises(CliError, match=f"{tmp_path}/nested: is a subfolder"):
         find_shards((tmp_path,))
     assert nested == list(find_shards((tmp_path / "nested",)).values())
 
@@ -276,7 +276,7 @@ def test_shards_of_a_broken_pipeline_may_be_uploaded_and_wait(
     """They are judged when the file is corrected."""
     with served(answered(*pipelines), status=200) as url:
         assert Intake() == ask_for_intake(dataset, url, "key", None)
-    assert f"Not checked whether a pipeline takes shards of {dataset}: {reason}" in capsys.readouterr().err
+    assert f"Could not check whether a pipeline accepts dataset {dataset}: {reason}" in capsys.readouterr().err
 
 
 def test_a_function_app_that_does_not_answer_stops_no_upload(capsys: Capture) -> None:

@@ -230,6 +230,8 @@ def test_a_deployments_trace_is_a_query(capsys: pytest.CaptureFixture[str], monk
     for subject in ("digits/v1/train-00000-of-00002.tfrecord", "landfall-x-a1"):
         show_trace(app.client(), subject, as_json=False)
         assert f'OperationId == "{place_of_version("digits/v1").trace_id}"' in capsys.readouterr().out
+        show_trace(app.client(), subject, as_json=True)
+        assert {"query"} == json.loads(capsys.readouterr().out).keys()
 
 
 def test_the_twins_trace_is_a_tree(

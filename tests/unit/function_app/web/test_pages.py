@@ -51,7 +51,7 @@ def test_an_empty_overview_says_how_to_begin() -> None:
     page = look(World(), "/")
     assert 200 == page.status_code
     assert "landfall upload FOLDER --to DATASET/VERSION" in page.text
-    assert "Nothing does." in page.text
+    assert "Nothing needs a person." in page.text
 
 
 def test_the_overview_says_who_has_to_do_what() -> None:

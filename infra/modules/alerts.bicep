@@ -63,7 +63,7 @@ var logAlerts = [
   }
   {
     name: 'runs-stuck'
-    text: 'The app has not taken a run further for an hour. See landfall runs.'
+    text: 'A run has made no progress in the app for an hour. See landfall runs.'
     query: loadTextContent('../queries/runs-stuck.kql')
   }
   {

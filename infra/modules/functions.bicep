@@ -25,7 +25,7 @@ param maximumInstanceCount int
 
 @minValue(0)
 @maxValue(10)
-@description('Instances that are always ready for uploads and for requests. Each costs about 25 USD a month for 2048 MB; with 0, the first event waits some seconds.')
+@description('Instances that are always ready for requests, and as many for uploads: each step costs about 50 USD a month for 2048 MB. With 0, the first event waits some seconds.')
 param alwaysReadyInstances int
 
 @description('Subnet through which the app reaches private endpoints; empty for none.')

@@ -186,9 +186,9 @@ class AzureMLJobs:
                 status = _status(client.jobs.get(name))
             except ResourceNotFoundError:
                 return None
-        if status.status not in ("Failed", "Canceled"):
-            return status
-        message, code = failure(client, name)
+            if status.status not in ("Failed", "Canceled"):
+                return status
+            message, code = failure(client, name)
         return JobStatus(**{**vars(status), "error": message, "error_code": code})
 
     def cancel(self, name: str) -> None:
@@ -434,8 +434,16 @@ _CODE = re.compile(r'"code": "(\w+)"')
 
 
 def failure(client: MLClient, name: str) -> tuple[str | None, str | None]:
-    """Return the service's message for a failed job, and its codes such as ``UserError/ExecutionFailed``."""
-    error = getattr(run_details(client, name), "error", None)
+    """Return the service's message for a failed job, and its codes such as ``UserError/ExecutionFailed``.
+
+    Both are None if the run history, another service than that of the jobs, does not have the job.
+    """
+    from azure.core.exceptions import ResourceNotFoundError
+
+    try:
+        error = getattr(run_details(client, name), "error", None)
+    except ResourceNotFoundError:
+        return None, None
     root = getattr(error, "error", None)
     message = getattr(root, "message", None)
     words = " ".join(str(message).split())[:MAX_DETAIL_CHARS] if message else None

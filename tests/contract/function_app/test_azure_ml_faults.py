@@ -240,3 +240,35 @@ def test_a_job_that_the_service_fails_says_why(
     azure_ml.await_status(spec.name, "Failed")
     status = jobs.status(spec.name)
     assert (codes, True) == (status and status.error_code, bool(re.search(words, str(status and status.error))))
+
+
+def fail(jobs: AzureMLJobs, azure_ml: AzureMl, **history: object) -> str:
+    """Let a job fail and script the next answer of the run history about it; return the job's name."""
+    spec = job_spec()
+    switch_on(azure_ml, LifeFault.CAPACITY, spec.name)
+    jobs.submit(spec)
+    azure_ml.await_status(spec.name, "Failed")
+    match = {"method": "GET", "path": f"/runs/{spec.name}/details"}
+    azure_ml.twin("POST", "faults", {"match": match, "times": 1, "do": history})
+    return spec.name
+
+
+def test_a_failed_job_that_the_run_history_does_not_have_says_no_reason(jobs: AzureMLJobs, azure_ml: AzureMl) -> None:
+    """The run history is another service than that of the jobs."""
+    name = fail(jobs, azure_ml, status=404, code="UserError", message="no such run")
+    found = [jobs.status(name) for _ in range(2)]
+    assert [("Failed", None), ("Failed", "UserError/AllocationFailed")] == [
+        (status and status.status, status and status.error_code) for status in found
+    ]
+
+
+@pytest.mark.parametrize(("status", "error"), [(401, ServiceUnavailableError), (403, SubmissionRefusedError)])
+def test_a_run_history_that_does_not_answer_is_an_error_of_this_job(
+    jobs: AzureMLJobs, azure_ml: AzureMl, status: int, error: type[LandfallError]
+) -> None:
+    """Any other exception would end the sweep of all runs. After 401 the next call gets another token."""
+    name = fail(jobs, azure_ml, status=status, code="AuthorizationFailed", message="no right")
+    with pytest.raises(error, match=rf"look at job {name}: .*\({status}\)"):
+        jobs.status(name)
+    after = jobs.status(name)
+    assert "UserError/AllocationFailed" == (after and after.error_code)

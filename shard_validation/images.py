@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import struct
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -28,6 +28,7 @@ _IHDR = struct.Struct(">I4sIIBBBBBI")
 _PNG_CHANNELS = {0: 1, 2: 3, 3: 3, 4: 2, 6: 4}
 """By colour type; a palette decodes to three channels."""
 _FRAME_MARKERS = frozenset(range(0xFFC0, 0xFFD0)) - {0xFFC4, 0xFFC8, 0xFFCC}
+_SCAN_MARKER = 0xFFDA
 _BARE_MARKERS = frozenset({0xFF01, *range(0xFFD0, 0xFFD8)})
 _PROGRESSIVE = frozenset({0xFFC2, 0xFFC6, 0xFFCA, 0xFFCE})
 _DAMAGED = ("premature end", "bad Huffman code", "bad progression")
@@ -47,16 +48,16 @@ class ImageHeader:
     channels: int
     bits: int
     """Per channel."""
-    progressive: bool
-    """A progressive JPEG, which is decoded as a whole; or an interlaced PNG, which takes no more memory."""
+    is_buffered: bool
+    """Whether libjpeg keeps all coefficients of a JPEG: it is progressive, or has several scans (jdinput.c)."""
 
     @property
     def decoded_bytes(self) -> int:
-        """Memory for decoding: a baseline JPEG is decoded at an eighth of its size, see `decode_image`."""
+        """Memory for decoding: a JPEG is decoded at an eighth of its size, see `decode_image`."""
         pixels = self.width * self.height
         if self.image_format == "PNG":
             return pixels * 4 * max(1, self.bits // 8)
-        return pixels * self.channels * 2 if self.progressive else pixels // 16
+        return pixels * self.channels * 2 if self.is_buffered else pixels // 16
 
 
 def compile_image_check(
@@ -125,13 +126,18 @@ def read_image_header(content: Bytes) -> ImageHeader:
 
 
 def _read_jpeg(content: Bytes) -> ImageHeader:
-    position, size = 2, len(content)
-    while position + 4 <= size:
-        marker, length = _MARKER.unpack_from(content, position)
+    for marker, position in _segments(content, 2):
         if marker in _FRAME_MARKERS:
             return _jpeg_frame(content, position, marker)
+    raise FaultError(ReasonCode.IMAGE_TRUNCATED, "a JPEG frame header", f"the end after {len(content)} bytes")
+
+
+def _segments(content: Bytes, position: int) -> Iterator[tuple[int, int]]:
+    """Yield marker and position of the segments of a JPEG from one of them to the first scan. Raises FaultError."""
+    while position + 4 <= len(content):
+        marker, length = _MARKER.unpack_from(content, position)
+        yield marker, position
         position = _next_marker(marker, length, position)
-    raise FaultError(ReasonCode.IMAGE_TRUNCATED, "a JPEG frame header", f"the end after {size} bytes")
 
 
 def _next_marker(marker: int, length: int, position: int) -> int:
@@ -139,7 +145,7 @@ def _next_marker(marker: int, length: int, position: int) -> int:
         return position + 1
     if marker in _BARE_MARKERS:
         return position + 2
-    if marker < 0xFF02 or marker in {0xFFD8, 0xFFD9, 0xFFDA} or length < 2:  # noqa: PLR2004 - T.81 table B.1
+    if marker < 0xFF02 or marker in {0xFFD8, 0xFFD9, _SCAN_MARKER} or length < 2:  # noqa: PLR2004 - T.81 table B.1
         raise FaultError(
             ReasonCode.IMAGE_CORRUPT, "a JPEG marker segment", f"{marker:04x} {length:04x} at byte {position}"
         )
@@ -158,13 +164,23 @@ def _jpeg_frame(content: Bytes, position: int, marker: int) -> ImageHeader:
         raise FaultError(
             ReasonCode.IMAGE_TRUNCATED, "JPEG data up to the end marker", f"no end marker in {len(content)} bytes"
         )
-    return ImageHeader("JPEG", width, height, channels, bits, marker in _PROGRESSIVE)
+    is_buffered = marker in _PROGRESSIVE or _has_several_scans(content, position, channels)
+    return ImageHeader("JPEG", width, height, channels, bits, is_buffered)
+
+
+def _has_several_scans(content: Bytes, position: int, channels: int) -> bool:
+    """Whether the first scan after a frame header has only some of the channels, or cannot be found."""
+    try:
+        scan = next((at for marker, at in _segments(content, position) if marker == _SCAN_MARKER), None)
+    except FaultError:
+        return True  # libjpeg skips bytes between segments
+    return scan is None or scan + 4 == len(content) or content[scan + 4] < channels
 
 
 def _read_png(content: Bytes) -> ImageHeader:
     if len(content) < len(PNG_MAGIC) + _IHDR.size:
         raise FaultError(ReasonCode.IMAGE_TRUNCATED, "a PNG header", f"{len(content)} bytes")
-    length, name, width, height, bits, colour, _, _, interlaced, crc = _IHDR.unpack_from(content, 8)
+    length, name, width, height, bits, colour, _, _, _, crc = _IHDR.unpack_from(content, 8)
     if length != 13 or name != b"IHDR" or zlib.crc32(content[12:29]) != crc:  # noqa: PLR2004 - size of IHDR
         raise FaultError(ReasonCode.IMAGE_CORRUPT, "a PNG header with a matching CRC", content[8:33].hex())
     if not width or not height or colour not in _PNG_CHANNELS:
@@ -175,7 +191,7 @@ def _read_png(content: Bytes) -> ImageHeader:
         raise FaultError(
             ReasonCode.IMAGE_TRUNCATED, "PNG data up to the end chunk", f"no end chunk in {len(content)} bytes"
         )
-    return ImageHeader("PNG", width, height, _PNG_CHANNELS[colour], bits, bool(interlaced))
+    return ImageHeader("PNG", width, height, _PNG_CHANNELS[colour], bits, is_buffered=False)
 
 
 def _has_end(content: Bytes, end: bytes, position: int) -> bool:

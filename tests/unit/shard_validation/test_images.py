@@ -43,7 +43,7 @@ def test_sound_jpegs(mode: str, progressive: bool) -> None:  # noqa: FBT001
     assert code_of(content, JPEG) is None
     header = read_image_header(content)
     expected = (40, 30, {"L": 1, "RGB": 3, "CMYK": 4}[mode], progressive)
-    assert expected == (header.width, header.height, header.channels, header.progressive)
+    assert expected == (header.width, header.height, header.channels, header.is_buffered)
 
 
 @pytest.mark.parametrize(
@@ -154,6 +154,18 @@ def test_memory_to_decode_is_bounded() -> None:
         code_of(content, PNG, "all", limits),
         code_of(content, PNG, "header", limits),
     )
+
+
+@pytest.mark.parametrize(
+    ("before_scan", "components", "decoded_bytes"),
+    [(b"", 3, 2048 * 2048 // 16), (b"", 1, 2048 * 2048 * 6), (bytes(3), 3, 2048 * 2048 * 6)],
+)
+def test_memory_of_separate_scans(before_scan: bytes, components: int, decoded_bytes: int) -> None:
+    """A baseline JPEG whose first scan lacks channels, or cannot be found, counts as a progressive one."""
+    whole = image_bytes("JPEG", (2048, 2048))
+    start = whole.index(b"\xff\xda\x00\x0c\x03")
+    changed = whole[:start] + before_scan + whole[start : start + 4] + bytes([components]) + whole[start + 5 :]
+    assert decoded_bytes == read_image_header(memoryview(changed)).decoded_bytes
 
 
 def test_marker_walk_ends() -> None:

@@ -9,6 +9,7 @@ import json
 import logging
 from collections import deque
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -30,27 +31,51 @@ LAST_MODIFIED_STEP = timedelta(seconds=1)
 """Storage states the time of a write in whole seconds."""
 BYTES_OF_A_TURN = 64 << 20
 """A message is full once its shards have this size, so that one execution handles it."""
+NEXT_DATASET = "next_missed"
+"""Mark with the dataset that comes first in the next sweep, because this one had no time left; empty if it had."""
 
 logger = logging.getLogger(__name__)
 
 
 def send_missed(services: IngestServices, inventory: Inventory) -> tuple[int, list[str]]:
-    """Send the missed shards to the queue; return how many, and the message of each dataset's failure."""
-    end_s, problems = services.time_budget.seconds() + BUDGET_S, list[str]()
+    """Send the missed shards to the queue; return how many, and the message of each dataset's failure.
+
+    If the time is over before every listing was read, the next sweep begins with the dataset whose turn it was.
+    """
+    end_s, problems, next_before = services.time_budget.seconds() + BUDGET_S, list[str](), ""
+    with _noted(problems):
+        next_before = services.ledger.mark(NEXT_DATASET) or ""
+    names = list(services.pipelines)
+    first = names.index(next_before) if next_before in names else 0
     datasets = [
-        _Missed(name=name, shards=missed_shards(pipeline, services, inventory), sent_at=services.clock())
-        for name, pipeline in services.pipelines.items()
+        _Missed(
+            name=name,
+            shards=missed_shards(services.pipelines[name], services, inventory),
+            sent_at=services.clock(),
+        )
+        for name in names[first:] + names[:first]
     ]
     waiting = deque(datasets)
     while waiting and services.time_budget.seconds() < end_s:
         dataset = waiting.popleft()
-        try:
+        with _noted(problems):
             if dataset.send_turn(services):
                 waiting.append(dataset)
-        except LandfallError as error:
-            logger.exception("a part of the sweep failed", extra={"action": "sweep_failed"})
-            problems.append(str(error))
+    next_after = waiting[0].name if waiting else ""
+    if next_after != next_before:
+        with _noted(problems):
+            services.ledger.set_mark(NEXT_DATASET, next_after)
     return sum(dataset.num_sent for dataset in datasets), problems
+
+
+@contextmanager
+def _noted(problems: list[str]) -> Iterator[None]:
+    """Log a failure and add its message to the problems."""
+    try:
+        yield
+    except LandfallError as error:
+        logger.exception("a part of the sweep failed", extra={"action": "sweep_failed"})
+        problems.append(str(error))
 
 
 @dataclass(kw_only=True)

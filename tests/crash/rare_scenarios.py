@@ -16,6 +16,7 @@ from function_app.runs.cancellation import cancel_run
 from function_app.runs.requests import asked_version, request_run
 from function_app.services import Turns
 from function_app.sweep.dead_letters import collect_dead_letters, record_failure, replay
+from function_app.sweep.missed_uploads import BUDGET_S
 from function_app.sweep.requested import handle_sweep_request, latest_sweep, request_sweep
 from function_app.testing.azure_ml import MemoryJobs, MemoryModels
 from tests.crash.process import Step
@@ -32,7 +33,7 @@ from tests.crash.scenario import (
     upload,
     uploads,
 )
-from tests.support.long_shards import SmallChunkStore, long_world
+from tests.support.long_shards import SmallChunkStore, Stopwatch, long_world
 from tests.support.synthetic import SYNTHETIC, add_synthetic_pipeline
 from tests.support.world import ALL_SHARDS, TRAIN_SHARDS, VERSION, World, shard_content
 
@@ -282,6 +283,19 @@ def long_and_missed(serve: Serve) -> list[Step]:
     return [*put, lambda world: world.clock.move(hours=1), swept, serve]
 
 
+def take_all_time(world: World) -> None:
+    """Let the look at one dataset take the time of a sweep, and have another dataset behind it."""
+    world.add_pipelines("letters")
+    budget = replace(world.services.time_budget, seconds=Stopwatch(step_s=0.6 * BUDGET_S))
+    world.services = replace(world.services, time_budget=budget)
+
+
+def missed(_: Serve) -> list[Step]:
+    """The events of a version are lost, and the timer finds the shards."""
+    put: list[Step] = [lambda world, name=name: world.put(name) for name in ALL_SHARDS]  # type: ignore[misc]
+    return [*put, lambda world: world.clock.move(hours=1), swept]
+
+
 def swept_on_request(_: Serve) -> list[Step]:
     """The events of a version are lost, and a person requests a sweep, which finds the shards."""
     put: list[Step] = [lambda world, name=name: world.put(name) for name in ALL_SHARDS]  # type: ignore[misc]
@@ -339,4 +353,5 @@ RARE = (
     Scenario(name="benchmarked", steps=benchmarked, prepare=add_synthetic_pipeline, survives_loss=False),
     Scenario(name="long", steps=long, prepare=take_long),
     Scenario(name="long and missed", steps=long_and_missed, prepare=take_long),
+    Scenario(name="missed by a sweep out of time", steps=missed, prepare=take_all_time),
 )

@@ -16,13 +16,14 @@ from tests.support.world import World
 
 @dataclass
 class Stopwatch:
-    """A clock that advances by a second with every reading, so that every chunk takes a second."""
+    """A clock that advances with every reading, by default so that every chunk takes a second."""
 
     seconds: float = 0.0
+    step_s: float = 1.0
 
     def __call__(self) -> float:
-        """Return the seconds, and advance by one."""
-        self.seconds += 1
+        """Advance, and return the seconds."""
+        self.seconds += self.step_s
         return self.seconds
 
 

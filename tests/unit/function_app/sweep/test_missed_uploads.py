@@ -88,6 +88,22 @@ def test_a_sweep_out_of_time_is_continued_by_the_next_one() -> None:
     assert MANY + 1 == len(set(sent)) == len(sent)
 
 
+def test_a_dataset_whose_listing_takes_all_the_time_does_not_starve_the_others() -> None:
+    """Without time for a second dataset, each sweep begins with the one whose turn it was."""
+    world = World()
+    world.add_pipelines("letters", "signs")
+    for dataset in ("digits", "letters", "signs"):
+        missing(world, 1, dataset)
+    world.clock.move(minutes=5)
+    sent = list[list[str]]()
+    for _ in range(3):
+        looks = iter([0.0, 0.0, *[BUDGET_S] * 100])
+        world.services = replace(world.services, time_budget=TimeBudget(seconds=lambda looks=looks: next(looks)))
+        run_sweep(world.services)
+        sent.append([paths[0].partition("/")[0] for paths in messages(world)])
+    assert [["digits"], ["digits", "letters"], ["digits", "letters", "signs"]] == sent
+
+
 def test_large_shards_fill_a_message_earlier() -> None:
     """One execution handles one message, and has a time limit."""
     world = World()

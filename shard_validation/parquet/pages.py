@@ -22,6 +22,8 @@ MAX_HEADER_BYTES = 128 << 10
 _USUAL_HEADER_BYTES = 256
 _MAX_HEADER_VALUES = 200
 MAX_PAGE_VALUES = 1 << 26
+MAX_PAGES = 1 << 20
+"""Of one column chunk; the validator keeps 16 bytes for each."""
 MAX_STREAMED_BYTES = (1 << 31) - 1
 """The largest size that a header can state."""
 _PLAIN_ENCODINGS = frozenset({0, 2})
@@ -87,8 +89,12 @@ def walk_pages(file: BlockFile, chunk: ColumnChunk, limits: Limits, *, is_stream
     Pages above ``limits.max_page_bytes`` are faults unless ``is_streamed``: the caller then reads them in pieces.
     """
     max_page_bytes = MAX_STREAMED_BYTES if is_streamed else limits.max_page_bytes
-    offset, num_values = chunk.start, 0
+    offset, num_values, num_pages = chunk.start, 0, 0
     while offset < chunk.stop:
+        num_pages += 1
+        if num_pages > MAX_PAGES:
+            expected = f"at most {MAX_PAGES} pages in a column chunk"
+            raise _fault(ReasonCode.PARQUET_TOO_COMPLEX, expected, "more", offset, chunk)
         page = _read_header(file, chunk, offset, max_page_bytes)
         if page.kind == PageKind.DICTIONARY and (offset != chunk.start or page.encoding not in _PLAIN_ENCODINGS):
             seen = f"one of encoding {page.encoding} at byte {offset}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Any
@@ -82,8 +83,8 @@ class _Pages:
         self.largest_bytes = self.uncompressed_bytes = 0
         self._names_pages = names_pages
         self._num_rows = 0
-        self._first_rows: list[int] = []
-        self._offsets: list[int] = []
+        self._first_rows = array("Q")
+        self._offsets = array("Q")
 
     def add(self, page: Page) -> None:
         """Add the next page."""

@@ -295,3 +295,13 @@ def test_nested_values_are_bounded() -> None:
     content = written(table(boxes=[[1.0] * 100] * ROWS))
     codes = {r.code for r in verdict_on(content, limits=Limits(max_nested_values=1000)).reasons}
     assert {Code.PARQUET_TOO_COMPLEX} == codes
+
+
+def test_pages_of_a_column_chunk_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A column chunk of more pages than the limit is rejected, because the validator keeps a place for each."""
+    monkeypatch.setattr("shard_validation.parquet.pages.MAX_PAGES", 3)
+    content = written(
+        pa.table({"name": ["a", "b", "c", "d"]}), use_dictionary=False, write_batch_size=1, data_page_size=1
+    )
+    reason = only_reason(verdict_on(content))
+    assert (Code.PARQUET_TOO_COMPLEX, "name") == (reason.code, reason.feature)

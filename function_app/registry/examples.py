@@ -39,7 +39,9 @@ AUC = "auc"
 MAX_COLUMNS = 50
 MAX_TOTAL_DIGITS = 15
 MAX_DATA_BYTES = 512 << 20
-"""Maximum uncompressed size of a file's columns."""
+"""Maximum size of a file's columns, uncompressed but still encoded."""
+MAX_NUMBERS_BYTES = 256 << 20
+"""Maximum size of the columns in memory, at 8 bytes for each number."""
 TOLERANCE = 1e-3
 """Relative difference between a metric of the report and what the examples make up; areas come from histograms."""
 VALIDATION = "val_"
@@ -120,26 +122,22 @@ def parse_examples(content: bytes) -> ExampleResults:
     try:
         file = pq.ParquetFile(BytesIO(content), read_dictionary=[SHARD])
         _check_shape(file)
-        table = file.read()
-        shards, keys = _keys(table)
-        columns = {name: _numbers(table, name) for name in table.column_names if name not in (SHARD, RECORD)}
+        shards, keys = _keys(file.read(columns=[SHARD, RECORD]))
+        order = np.lexsort((keys[:, 1], keys[:, 0]))
+        names = [name for name in file.schema_arrow.names if name not in (SHARD, RECORD)]
+        columns = {name: _numbers(file, name)[order] for name in names}
     except (pa.ArrowException, OSError, ValueError, TypeError, KeyError, OverflowError, MemoryError) as error:
         raise ExamplesError(f"it cannot be read: {error}") from error
-    order = np.lexsort((keys[:, 1], keys[:, 0]))
     keys = keys[order]
     if len(keys) > 1 and (keys[1:] == keys[:-1]).all(1).any():
         raise ExamplesError(f"the same {SHARD} and {RECORD} are in two rows")
-    stated = (table.schema.metadata or {}).get(NUM_EXAMPLES_KEY, b"")
+    stated = (file.schema_arrow.metadata or {}).get(NUM_EXAMPLES_KEY, b"")
     total = int(stated) if stated.isdigit() and len(stated) <= MAX_TOTAL_DIGITS else len(keys)
-    return ExampleResults(
-        shards=shards,
-        keys=keys,
-        columns={name: values[order] for name, values in columns.items()},
-        num_examples=max(total, len(keys)),
-    )
+    return ExampleResults(shards=shards, keys=keys, columns=columns, num_examples=max(total, len(keys)))
 
 
 def _check_shape(file: pq.ParquetFile) -> None:
+    """Raise ExamplesError for columns that are too large or of other types, before any of them is decoded."""
     metadata = file.metadata
     if not 0 < metadata.num_rows <= MAX_EXAMPLES:
         raise ExamplesError(f"expected 1 to {MAX_EXAMPLES} rows, got {metadata.num_rows}")
@@ -148,9 +146,26 @@ def _check_shape(file: pq.ParquetFile) -> None:
     size = sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
     if size > MAX_DATA_BYTES:
         raise ExamplesError(f"expected at most {MAX_DATA_BYTES} bytes of data, got {size}")
+    size = metadata.num_rows * metadata.num_columns * 8
+    if size > MAX_NUMBERS_BYTES:
+        raise ExamplesError(f"expected at most {MAX_NUMBERS_BYTES} bytes at 8 per number, got {size}")
     missing = {SHARD, RECORD} - set(file.schema_arrow.names)
     if missing:
         raise ExamplesError(f"expected the columns {SHARD} and {RECORD}; {' and '.join(sorted(missing))} is missing")
+    for column in file.schema_arrow:
+        _check_type(column.name, column.type)
+
+
+def _check_type(name: str, kind: pa.DataType) -> None:
+    """Raise ExamplesError for a column of another type. Shards are read as a dictionary, so that each is one text."""
+    if name == SHARD:
+        if not pa.types.is_dictionary(kind):
+            raise ExamplesError(f"{SHARD} must be a text: the shard's name in the manifest")
+    elif name == RECORD:
+        if not pa.types.is_integer(kind):
+            raise ExamplesError(f"{RECORD} must be a whole number")
+    elif not (pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind)):
+        raise ExamplesError(f"column {name} must have numbers, not {kind}")
 
 
 def _keys(table: pa.Table) -> tuple[tuple[str, ...], Values]:
@@ -159,8 +174,6 @@ def _keys(table: pa.Table) -> tuple[tuple[str, ...], Values]:
     encoded = encoded.chunk(0) if isinstance(encoded, pa.ChunkedArray) else encoded
     if encoded.null_count or table[RECORD].null_count:
         raise ExamplesError(f"{SHARD} and {RECORD} must not be empty")
-    if not pa.types.is_integer(table.schema.field(RECORD).type):
-        raise ExamplesError(f"{RECORD} must be a whole number")
     names = encoded.dictionary.to_pylist()
     if not all(isinstance(name, str) for name in names):
         raise ExamplesError(f"{SHARD} must be a text: the shard's name in the manifest")
@@ -170,12 +183,8 @@ def _keys(table: pa.Table) -> tuple[tuple[str, ...], Values]:
     return shards, np.column_stack([translated[encoded.indices.to_numpy()], table[RECORD].to_numpy()])
 
 
-def _numbers(table: pa.Table, name: str) -> Values:
-    column = table[name]
-    kind = column.type
-    if not (pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind)):
-        raise ExamplesError(f"column {name} must have numbers, not {kind}")
-    values: Values = column.to_numpy().astype(np.float64)
+def _numbers(file: pq.ParquetFile, name: str) -> Values:
+    values: Values = file.read(columns=[name])[name].to_numpy().astype(np.float64)
     if not np.isfinite(values).all():
         raise ExamplesError(f"column {name} must have a finite number in each row")
     return values

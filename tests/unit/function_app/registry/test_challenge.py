@@ -14,7 +14,7 @@ from function_app.domain.model_versions import CURRENT_TAG
 from function_app.domain.records import RunRecord
 from function_app.domain.run_states import RunState
 from function_app.registry.challenge import in_words
-from function_app.registry.examples import examples_path
+from function_app.registry.examples import ExamplesError, examples_path, parse_examples
 from function_app.registry.paired import Interval
 from tests.support.world import VALIDATION_SHARDS, World, pipeline, shard_content
 
@@ -160,6 +160,20 @@ def test_what_cannot_be_compared_is_registered_by_its_conditions_and_left_to_a_p
     assert run.evidence["promotion"].endswith(f"landfall promote digits-cnn:{run.model_version}")
     assert [run.run_id] != current(world)
     assert why in str(world.topic.received[-1].content["text"])
+
+
+def test_a_column_of_texts_is_refused_before_it_is_decoded() -> None:
+    """The file has one text of 64 KiB; decoded, its column would have 25 MiB."""
+    content = results(384, text=["x" * (64 << 10)] * NUMBER)
+    before = pa.default_memory_pool()
+    counted = pa.proxy_memory_pool(before)
+    pa.set_memory_pool(counted)
+    try:
+        with pytest.raises(ExamplesError, match="column text must have numbers, not string"):
+            parse_examples(content)
+    finally:
+        pa.set_memory_pool(before)
+    assert counted.max_memory() < 4 << 20
 
 
 def test_other_content_of_the_validation_data_is_no_ground_for_a_comparison() -> None:

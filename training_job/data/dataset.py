@@ -35,8 +35,11 @@ T = TypeVar("T")
 class RecordSource(Protocol):
     """Records of the manifest's shards, undecoded: cheap to shuffle, to skip and to hold."""
 
-    def lane(self, lane: Lane) -> tf.data.Dataset:
-        """Return the lane's records in order, in the structure that `values` reads."""
+    def lane(self, lane: Lane, *, in_order: bool = False) -> tf.data.Dataset:
+        """Return the lane's records, in the structure that `values` reads.
+
+        Without ``in_order``, a source may choose another order, the same one each time.
+        """
         ...
 
     def values(self, record: Any) -> tuple[tf.Tensor, tf.Tensor]:
@@ -95,7 +98,7 @@ class LaneData:
         taken = self.plan.steps * self.plan.batch.records_per_lane
         filler = self.source.lane(cut_lanes(self.shards[:1], 1)[0]).take(1).repeat().map(_weighing(0.0))
         lanes = [
-            self.source.lane(lane).map(_weighing(1.0)).concatenate(filler).take(taken)
+            self.source.lane(lane, in_order=True).map(_weighing(1.0)).concatenate(filler).take(taken)
             for _, lane in self._own(self.shards)
         ]
         return self._batches(lanes, self._as_fitted)

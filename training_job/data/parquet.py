@@ -29,8 +29,9 @@ class ParquetSource:
     image: FeatureSpec
     label: FeatureSpec
 
-    def lane(self, lane: Lane) -> tf.data.Dataset:
-        """Return the lane's rows."""
+    def lane(self, lane: Lane, *, in_order: bool = False) -> tf.data.Dataset:
+        """Return the lane's rows, always in order."""
+        del in_order
         bytes_image = self.image.kind == "bytes"
         dtype = tf.string if bytes_image else tf.float32 if self.image.kind == "float" else tf.int64
         signature = (tf.TensorSpec([] if bytes_image else [None], dtype), tf.TensorSpec([], tf.int64))

@@ -29,8 +29,11 @@ class TfrecordSource:
     image: FeatureSpec
     label: FeatureSpec
 
-    def lane(self, lane: Lane) -> tf.data.Dataset:
-        """Return the lane's payloads, a few from each of several shards in turn: a first, deterministic shuffle."""
+    def lane(self, lane: Lane, *, in_order: bool = False) -> tf.data.Dataset:
+        """Return the lane's payloads.
+
+        Without ``in_order``, a few from each of several shards in turn: a first, deterministic shuffle.
+        """
         paths = [self.path_of(part.shard) for part in lane]
         ranges = (
             tf.constant([str(path) for path in paths], tf.string),
@@ -40,7 +43,7 @@ class TfrecordSource:
         )
         return tf.data.Dataset.from_tensor_slices(ranges).interleave(
             _records,
-            cycle_length=SHARDS_AT_A_TIME,
+            cycle_length=1 if in_order else SHARDS_AT_A_TIME,
             block_length=RECORDS_IN_TURN,
             num_parallel_calls=tf.data.AUTOTUNE,
             deterministic=True,

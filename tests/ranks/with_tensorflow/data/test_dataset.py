@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import gzip
+import io
 from collections import Counter
 from collections.abc import Callable, Container, Sequence
 from itertools import chain
@@ -27,6 +28,7 @@ from training_job.data.parquet import ParquetSource
 from training_job.data.tfrecord import TfrecordSource
 from training_job.errors import ConfigurationError, UnreadableDataError
 from training_job.rank_plan import BatchShape, RecordRange, SplitPlan, plan_evaluation, plan_training
+from training_job.reporting.example_results import ExampleResults
 
 IMAGE = FeatureSpec(name="image", kind="float", shape=(1, 2, 1))
 LABEL = FeatureSpec(name="label", kind="int64")
@@ -185,6 +187,23 @@ def test_an_evaluation_counts_every_record_once(written_shards: Any, world_size:
         for _, batch_labels, weights in data.evaluation():
             seen.update(label for label, w in zip(batch_labels.numpy().tolist(), weights.numpy(), strict=True) if w)
     assert Counter(range(32)) == seen
+
+
+@pytest.mark.parametrize("world_size", [1, 5])
+def test_results_of_each_example_are_those_of_its_record(written_shards: Any, world_size: int) -> None:
+    """With one rank, too, whose lane has a shard of 17 records and another one after it."""
+    shards, values = written_shards[1], np.zeros((32, 1), np.float32)
+    for rank in range(world_size):
+        data = data_of(written_shards, rank, shape(world_size, 4), num_classes=32, validation_split="train")
+        results = ExampleResults(("label",), 32, rank * 32 // world_size)
+        for _, batch_labels, weights in data.evaluation():
+            results.add(batch_labels.numpy()[:, np.newaxis], weights.numpy())
+        values += results.values
+    table = pq.read_table(io.BytesIO(results.to_parquet(tuple(shards), values))).to_pylist()
+    expected = [
+        (shard.name, i, row["label"]) for shard, of in zip(shards, rows(), strict=True) for i, row in enumerate(of)
+    ]
+    assert expected == [(row["shard"], row["record"], row["label"]) for row in table]
 
 
 def test_pixels_are_those_that_were_written(written_shards: Any) -> None:

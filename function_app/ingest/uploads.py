@@ -407,7 +407,8 @@ def _voided(row: ShardRecord, services: IngestServices) -> ShardRecord:
         shard=row.name,
         message=f"{row.name} was deleted, and its split now has another number of shards",
     )
-    return replace(row, state=ShardState.REJECTED, reasons=(reason,), validated_at=services.clock())
+    # As in `reject_gone`, the verdict is on no content: a shard that comes back with its ETag must be judged again.
+    return replace(row, etag="", state=ShardState.REJECTED, reasons=(reason,), validated_at=services.clock())
 
 
 def _record_move(place: ShardPlace, services: IngestServices) -> None:

@@ -333,6 +333,23 @@ def test_verdicts_on_the_deleted_shards_count_no_more() -> None:
     assert (1, ("train-00000-of-00002",), ()) == (train.accepted, train.missing, train.rejected)
 
 
+def test_a_shard_of_the_former_number_that_is_undeleted_is_judged_again() -> None:
+    """It has its old ETag, on which the verdict was taken back."""
+    world = World()
+    world.upload_shards(*WRONG)
+    former = {name: world.shards.blobs[f"{VERSION}/{name}"] for name in WRONG}
+    delete(world, *WRONG)
+    world.upload_shards(TRAIN_SHARDS[0])
+    delete(world, TRAIN_SHARDS[0])
+    world.shards.blobs |= {f"{VERSION}/{name}": blob for name, blob in former.items()}
+    world.upload_shards("train-00001-of-00004.tfrecord", "train-00002-of-00004.tfrecord", *VALIDATION_SHARDS)
+    world.clock.move(minutes=10)
+    sweep(world.services)
+    world.serve_requests()
+    generation = world.ledger.latest_generation(VERSION)
+    assert 5 == (generation and generation.num_shards)
+
+
 def test_a_sweep_finds_the_shards_that_were_refused_before() -> None:
     """They came first, were refused, and the wrong one was deleted later: no event tells of that."""
     world = World()

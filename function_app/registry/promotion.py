@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from function_app.domain.errors import LedgerConflictError, NotFoundError
+from function_app.domain.errors import LedgerConflictError, NotFoundError, SubmissionRefusedError
 from function_app.domain.model_versions import CURRENT_TAG, CurrentModel, ModelVersion, current_mark
 from function_app.ports import Notes
 from function_app.services import RunServices
+from shared.errors import LandfallError
 
 RUN_ID_TAG = "landfall.run_id"
 """The tag of each registered version that names the run which trained it."""
@@ -87,16 +88,31 @@ def finish_promotion(model: str, services: RunServices) -> CurrentModel | None:
         return current
     services.models.tag(model, current.version, CURRENT_TAG, current.promoted_at)
     if current.previous is not None:
-        services.models.tag(model, current.previous.version, CURRENT_TAG, None)
+        _untag(model, current.previous.version, services)
     finished = replace(current, is_tagged=True)
     services.ledger.change_mark(current_mark(model), current.to_text(), finished.to_text())
     return current_model(model, services.ledger)
 
 
+def _untag(model: str, version: str, services: RunServices) -> None:
+    """Remove the tag of the current version. A version that was deleted in Azure ML has no tag."""
+    try:
+        services.models.tag(model, version, CURRENT_TAG, None)
+    except SubmissionRefusedError:
+        if services.models.find(model, version) is not None:
+            raise
+
+
 def finish_promotions(services: RunServices) -> None:
-    """Finish the promotions of all models that pipelines register."""
+    """Finish the promotions of all models that pipelines register. Raises the first error after the last model."""
+    errors = []
     for model in _models(services):
-        finish_promotion(model, services)
+        try:
+            finish_promotion(model, services)
+        except LandfallError as error:
+            errors.append(error)
+    if errors:
+        raise errors[0]
 
 
 def _models(services: RunServices) -> Iterable[str]:

@@ -45,6 +45,7 @@ from shared.training_report import TrainingReport
 MAX_IMAGES_PER_S = 1e9
 """Larger numbers in a report are not valid rates."""
 MAX_TAG_CHARS = 256
+MAX_REFUSAL_CHARS = 500
 MAX_HOSTS = 100
 MAX_HOST_CHARS = 64
 
@@ -70,7 +71,6 @@ def settle_completed(run: RunRecord, services: RunServices, *, by: Actor, beaten
         decision = decision_members(register, evidence, why_not, superseded)
         registration = with_passport(registration, run, report, decision, services)
         _register(registration, run, services)
-        evidence |= _promoted(registration, run, challenged, why_not, services)
     except (GateError, SubmissionRefusedError) as error:
         blamed = error.failure_class if isinstance(error, GateError) else None
         found = final_members(run, blamed, str(error)) if blamed else {}
@@ -80,6 +80,7 @@ def settle_completed(run: RunRecord, services: RunServices, *, by: Actor, beaten
             evidence["comparison"] = error.comparison
         found |= {"metrics": metrics, "evidence": _stated(evidence)}
         return _settled(run, RunState.NOT_REGISTERED, str(error), services, by=by, report=report, **found)
+    evidence |= _promoted(registration, run, challenged, why_not, services)
     text = f"model {registration.name} version {registration.version}"
     members = {"model_name": registration.name, "model_version": registration.version, "metrics": metrics}
     members["evidence"] = _stated(evidence)
@@ -138,11 +139,20 @@ def _promoted(
     why_not: str | None,
     services: RunServices,
 ) -> dict[str, Any]:
-    """Make a registered version the current one unless there is a reason not to; return the result."""
+    """Make a registered version the current one unless there is a reason not to; return the result.
+
+    The ledger's mark says whether it is current. The sweep repeats tags that Azure ML refused.
+    """
     name, version = registration.name, ModelVersion(version=registration.version, run_id=run.run_id)
-    if why_not is None and promote(name, version, services, by="the gate", instead_of=challenged):
-        return {"promoted": True}
-    why_not = why_not or "another version became current in the meantime"
+    if why_not is None:
+        why_not = "another version became current in the meantime"
+        try:
+            promote(name, version, services, by="the gate", instead_of=challenged)
+        except SubmissionRefusedError as error:
+            why_not = str(error)[:MAX_REFUSAL_CHARS]
+        current = current_model(name, services.ledger)
+        if current is not None and current.version == version.version:
+            return {"promoted": True}
     return {"promoted": False, "promotion": f"not promoted: {why_not}; landfall promote {name}:{version.version}"}
 
 

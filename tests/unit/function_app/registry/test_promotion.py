@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from function_app.domain.errors import ServiceUnavailableError
+from function_app.config.registration import Register
+from function_app.domain.errors import ServiceUnavailableError, SubmissionRefusedError
 from function_app.domain.jobs import ModelRegistration
-from function_app.domain.model_versions import CURRENT_TAG, ModelVersion
+from function_app.domain.model_versions import CURRENT_TAG, CurrentModel, ModelVersion, current_mark
 from function_app.registry.promotion import current_model, finish_promotions, history_subject, promote
 from function_app.testing.azure_ml import MemoryModels
 from tests.support.world import World
@@ -88,6 +89,28 @@ def test_a_promotion_that_died_is_finished_by_the_next_one(fails_at: int) -> Non
         promote(MODEL, SECOND, world.services, by="Ada", instead_of=current_model(MODEL, world.ledger))
     assert promote(MODEL, THIRD, world.services, by="Ada", instead_of=current_model(MODEL, world.ledger))
     assert ["3"] == tagged(world)
+
+
+def test_a_previous_version_that_was_deleted_has_no_tag_to_lose() -> None:
+    """Otherwise no promotion of the model could be finished again."""
+    world = world_of_versions()
+    del world.models.registered[MODEL, FIRST.version]
+    assert promote(MODEL, SECOND, world.services, by="Ada", instead_of=current_model(MODEL, world.ledger))
+    current = current_model(MODEL, world.ledger)
+    assert (["2"], True) == (tagged(world), current is not None and current.is_tagged)
+
+
+def test_the_sweep_finishes_the_other_models_although_one_is_refused() -> None:
+    """The error is raised after the last model."""
+    world = world_of_versions()
+    world.add_pipelines("letters", register_=Register(model="a-deleted-model"))
+    for model in (MODEL, "a-deleted-model"):
+        lost = CurrentModel(**vars(SECOND), promoted_at="2026-11-20T12:00:00+00:00", by="Ada")
+        before = world.ledger.mark(current_mark(model))
+        assert world.ledger.change_mark(current_mark(model), before, lost.to_text())
+    with pytest.raises(SubmissionRefusedError, match="tag model a-deleted-model version 2"):
+        finish_promotions(world.services)
+    assert "2" in tagged(world)
 
 
 def test_of_two_promotions_at_once_one_wins() -> None:

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from function_app.domain.errors import SubmissionRefusedError
 from function_app.domain.run_states import RunState
+from function_app.registry.promotion import current_model
 from function_app.runs.registration import model_version
 from tests.support.world import World, ended_run
 
@@ -43,6 +45,18 @@ def test_the_lineage_names_the_version_of_the_delta_table(monkeypatch: pytest.Mo
     assert "landfall.complete_by_guess" not in tags[0]
 
 
+@pytest.mark.parametrize(("duration_s", "images_per_s"), [(1e-200, 1e-200), (1e9, 5e-324)])
+def test_a_report_with_numbers_too_small_for_a_float_gives_no_pace(duration_s: float, images_per_s: float) -> None:
+    """The number of images is 0, or the time per image infinite; the model is registered all the same."""
+    world = World()
+    run = world.upload_version()
+    epoch = {"duration_s": duration_s, "images_per_s": images_per_s}
+    world.write_report(run, {"val_accuracy": 1.0}, epochs=(epoch,))
+    world.jobs.become(run.run_id, "Completed")
+    found = world.follow(run)
+    assert (RunState.REGISTERED, {}) == (found.state, found.pace)
+
+
 def test_looking_again_registers_and_notifies_nothing_again() -> None:
     """The number of events and timers does not matter."""
     world, run = ended_run()
@@ -61,6 +75,23 @@ def test_a_registry_that_refuses_is_a_reason() -> None:
         (found := world.follow(run)).state,
         found.reason,
     )
+
+
+def test_a_refused_tag_does_not_undo_a_registration(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The version exists and the ledger's mark says that it is current; the sweep repeats the tag."""
+    world = World()
+    run = world.upload_version()
+    world.end_job(run)
+
+    def refuse(*_: object) -> None:
+        raise SubmissionRefusedError("no right to tag")
+
+    monkeypatch.setattr(world.models, "tag", refuse)
+    run = world.follow(run)
+    current = current_model("digits-cnn", world.ledger)
+    assert (RunState.REGISTERED, True) == (run.state, run.evidence["promoted"])
+    assert current is not None
+    assert (run.model_version, False) == (current.version, current.is_tagged)
 
 
 def test_a_model_version_ascends_with_time_and_is_the_same_at_every_try() -> None:

@@ -68,7 +68,7 @@ def _called_elsewhere(script: Script, modules: Modules) -> list[ast.AST]:
     return [*decorated, *script.functions.get("main", [])]  # an installed command may call it
 
 
-_LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
+_LEAVES = (ast.Return, ast.Continue, ast.Break)
 _EXITS = frozenset({"exit", "_exit", "quit", "abort"})
 _SOUNDS_LIKE_ROOT = re.compile(
     r"(^|_)(is_)?(root|main|master|chief|primary|leader|rank|zero|coordinator)(_|$)|rank_?zero|rank_?0",
@@ -211,9 +211,11 @@ class Guards:
 
 
 def leaves(block: list[ast.stmt]) -> bool:
-    """Whether a block ends by leaving the code around it."""
+    """Whether a block ends by leaving the code around it; an exception of one rank ends the whole job instead."""
     if not block:
         return False
     last = block[-1]
+    if isinstance(last, ast.Raise):
+        return last.exc is not None and last_name(last.exc) == "SystemExit"
     is_exit = isinstance(last, ast.Expr) and isinstance(last.value, ast.Call) and last_name(last.value) in _EXITS
     return isinstance(last, _LEAVES) or is_exit

@@ -33,6 +33,7 @@ BROADCAST = "    hvd.callbacks.BroadcastGlobalVariablesCallback(0),\n"
         'def keep(path):\n    model.save(path)\nkeep("outputs/final.h5")',
         'if hvd.size() > 1:\n    model.save("outputs/final.h5")',
         'loss = model.evaluate(x, y)\nif loss < 1:\n    model.save("outputs/final.h5")',
+        'if hvd.rank() == 0 and not gpus:\n    raise FileNotFoundError("data")\nmodel.save("outputs/final.h5")',
     ],
 )
 def test_a_file_that_every_rank_writes_is_found(write: str) -> None:
@@ -166,6 +167,7 @@ def test_a_broadcast_in_the_roots_list_alone_is_found() -> None:
         "if hvd.rank() == 0:\n    print(hvd.size())\nhvd.allreduce(1.0)",
         "if hvd.rank() == 0:\n    print(','.join(['a']))",
         "if hvd.rank() == 0:\n    hvd.allreduce(1.0, process_set=mine)",
+        "if hvd.local_rank() >= len(gpus):\n    raise RuntimeError('too few GPUs')\nhvd.allreduce(1.0)",
     ],
 )
 def test_a_collective_call_on_every_rank_is_accepted(line: str) -> None:

@@ -134,7 +134,7 @@ def described_outcome(one: Mapping[str, Any]) -> str:
     if one["measured_s"] is None:
         return predicted
     cost = "" if one["measured_cost"] is None else f" and {one['measured_cost']:,.2f}"
-    taught = ", more than a third: later plans use this run and newer ones" if one["is_wrong"] else ""
+    taught = ", more than a third: later plans use only this run and newer ones" if one["is_wrong"] else ""
     return f"{predicted}, took {duration(one['measured_s'])}{cost}: off by {one['error']:+.0%}{taught}"
 
 

@@ -91,7 +91,9 @@ class PredictionBody(BaseModel):
     measured_s: float | None = Field(description="Null before the end, and if an attempt failed.")
     measured_cost: float | None
     error: float | None = Field(description="Difference from the prediction, as a share of it.")
-    is_wrong: bool | None = Field(description="Off by more than a third: later plans use this run and newer ones.")
+    is_wrong: bool | None = Field(
+        description="Off by more than a third: later plans use only this run and newer ones."
+    )
 
     @classmethod
     def of(cls, run: RunRecord) -> Self | None:

@@ -48,7 +48,7 @@ def test_a_plan_is_printed_with_sizes_recommendation_and_date(capsys: Capture, a
         "1 node     8 ranks",
         "recommended: 1 node of landfall-a100, ",
         "one node with more GPUs is faster",
-        "more than a third: later plans use this run",
+        "more than a third: later plans use only this run and newer ones",
     ):
         assert text in out
 

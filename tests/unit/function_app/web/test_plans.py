@@ -102,8 +102,8 @@ NOUNS: tuple[tuple[str, str, str, str], ...] = (
     (
         "what it teaches",
         "outcomes.0.is_wrong",
-        "more than a third: later plans use this",
-        "more than a third: plans use",
+        "more than a third: later plans use only this run and newer ones",
+        "more than a third: later plans use only this run and newer ones",
     ),
     ("dated prices", "as_of", "as of 2025-12-31", "as of 2025-12-31"),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from statistics import median
 
 from function_app.config.clusters import Cluster, Machines
@@ -238,12 +239,14 @@ class OneNode:
             for each in (one, several)
         ]
         faster = (one.total_s or 0) <= (several.total_s or 0)
-        cheaper = one.cost is None or several.cost is None or one.cost <= several.cost
+        cheaper = None if one.cost is None or several.cost is None else one.cost <= several.cost
         verdict = {
             (True, True): "one node with more GPUs is faster and costs no more",
             (True, False): "one node with more GPUs is faster but costs more",
+            (True, None): "one node with more GPUs is faster",
             (False, True): "one node with more GPUs is slower but costs no more",
             (False, False): "more nodes are faster and cost less",
+            (False, None): "more nodes are faster",
         }[faster, cheaper]
         return f"{verdict}: {texts[0]}, against {texts[1]}"
 
@@ -259,7 +262,8 @@ def _money(cost: float | None, currency: str) -> str:
 def one_node(several: Estimate, estimates: Sequence[Estimate]) -> OneNode | None:
     """Return the single node with which to compare: the cheapest with as many processes, or the largest one.
 
-    Return None if no node has more than one process, or if the time is unknown.
+    An unknown cost counts as the highest one. Return None if no single node has more processes than one of these
+    nodes, or if the time is unknown.
     """
     if several.num_nodes == 1 or several.total_s is None:
         return None
@@ -268,8 +272,12 @@ def one_node(several: Estimate, estimates: Sequence[Estimate]) -> OneNode | None
         return None
     enough = [one for one in single if one.num_ranks >= several.num_ranks]
     if enough:
-        return OneNode(several=several, one=min(enough, key=lambda one: (one.cost or 0.0, one.total_s or 0.0)))
-    return OneNode(several=several, one=max(single, key=lambda one: (one.num_ranks, -(one.cost or 0.0))))
+        return OneNode(several=several, one=min(enough, key=lambda one: (_cost(one), one.total_s or 0.0)))
+    return OneNode(several=several, one=max(single, key=lambda one: (one.num_ranks, -_cost(one))))
+
+
+def _cost(one: Estimate) -> float:
+    return inf if one.cost is None else one.cost
 
 
 def _single(estimates: Sequence[Estimate]) -> Iterator[Estimate]:

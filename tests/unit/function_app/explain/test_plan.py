@@ -15,7 +15,7 @@ from function_app.domain.capacity import ROLE_MISSING, Capacity, ClusterNow, Off
 from function_app.domain.errors import OverrideError, ServiceUnavailableError, VersionNotWholeError
 from function_app.domain.records import DatasetVersion, RunRecord
 from function_app.explain.plan import RunPlan, plan_request
-from function_app.planning.estimates import WORTH, Estimate
+from function_app.planning.estimates import WORTH, Estimate, one_node
 from function_app.planning.predictions import WRONG, outcome_of
 from horovod_lint import ScriptFile
 from shared.errors import LandfallError
@@ -230,6 +230,27 @@ def test_one_node_with_more_gpus_is_judged_against_more_nodes() -> None:
     assert (1, 8, 2) == (judged.one.num_nodes, judged.one.num_ranks, judged.several.num_nodes)
     assert "one node with more GPUs is faster" in judged.in_words("USD")
     assert f"{judged.one.cost:,.2f} USD" in judged.in_words("USD")
+
+
+@pytest.mark.parametrize(
+    ("several_cost", "costs", "chosen", "verdict"),
+    [
+        (9.0, (None, 5.0), 5.0, "one node with more GPUs is faster and costs no more: "),
+        (9.0, (None,), None, "one node with more GPUs is faster: "),
+        (None, (5.0,), 5.0, "one node with more GPUs is faster: "),
+    ],
+)
+def test_an_unknown_cost_is_compared_with_no_other(
+    several_cost: float | None, costs: tuple[float | None, ...], chosen: float | None, verdict: str
+) -> None:
+    """A size without a price is not the cheapest one, and the plan does not say that it costs no more."""
+    known = Estimate(cluster="a", vm_size="Standard_ND96asr_v4", num_nodes=1, num_ranks=8, run_s=60.0)
+    several = replace(known, num_nodes=2, num_ranks=2, run_s=600.0, cost=several_cost)
+    judged = one_node(several, [replace(known, cost=cost) for cost in costs])
+
+    assert judged is not None
+    assert chosen == judged.one.cost
+    assert judged.in_words("USD").startswith(verdict)
 
 
 def test_a_size_beyond_the_time_limit_is_not_recommended() -> None:

@@ -19,7 +19,9 @@ Values = np.ndarray[Any, Any]
 RESAMPLES = 2000
 CONFIDENCE = 0.95
 MAX_GROUPS = 20_000
-"""Where there are more examples, groups of equal size are drawn: an average varies as much, in bounded time."""
+"""If there are more examples, they are put into this many groups of equal size, and groups are drawn instead. The
+average varies just as much, and the time stays bounded.
+"""
 MAX_RANKED = 50_000
 """The area under the curve is computed for each draw, from so many examples, evenly taken."""
 RANKED_RESAMPLES = 1000

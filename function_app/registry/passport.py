@@ -226,7 +226,7 @@ def _manifest(path: str, documents: DocumentStore) -> tuple[bytes | None, Manife
         content = documents.read(path, max_bytes=MAX_MANIFEST_BYTES)
         return content, Manifest.from_json(content or b"")
     except (DocumentTooLargeError, ManifestError):
-        return None, None  # it was damaged after the training had read it: the passport has no digest of it
+        return None, None  # damaged since the training read it; the passport then has no digest of the manifest
 
 
 def _closing(closing: Generation | None) -> dict[str, Any]:
@@ -275,7 +275,7 @@ def _evidence_files(run: RunRecord, outputs: DocumentStore) -> dict[str, dict[st
 
 
 def _model_files(report: TrainingReport) -> dict[str, str] | None:
-    """Return the SHA-256 of each file of the model, as the training computed it; None if it did not say."""
+    """Return the SHA-256 of each file of the model, as computed by the training; None if it did not state them."""
     stated = report.details.get("model_files") if isinstance(report.details, Mapping) else None
     return dict(stated) if isinstance(stated, Mapping) and is_listing(stated) else None
 

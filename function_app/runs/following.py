@@ -156,7 +156,8 @@ def _members(run: RunRecord, target: RunState, status: JobStatus, services: RunS
 def _failure(run: RunRecord, status: JobStatus, services: RunServices) -> dict[str, Any]:
     """Return the row's members for a failed job. If shards changed in the meantime, they count as the cause.
 
-    Another attempt could not use them, and neither the script nor the accepted data are the cause.
+    Another attempt could not use the changed shards, and the failure is the fault of neither the script nor the
+    accepted data.
     """
     log = _log(status.name, services.jobs)
     reason = brief_reason(status.error, log.tail)

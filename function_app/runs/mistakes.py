@@ -72,7 +72,7 @@ def _other_contract(run: RunRecord, services: RunServices) -> str | None:
 
 
 def _misfit(run: RunRecord, services: RunServices) -> str | None:
-    """Return why a run that its data's closing has started cannot work; None where it may.
+    """Return why a run that the closing of its version started cannot work; None if it can.
 
     Other runs were checked when they were requested. A job that Azure ML already has passes: the handler that
     submitted it died before recording that.

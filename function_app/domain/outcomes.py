@@ -95,11 +95,11 @@ OUTCOMES: Mapping[str, Outcome] = {
         f"{_NOTHING} It starts by itself. To see the line: landfall status {{subject}}",
     ),
     "version_dropped": _outcome(
-        "given up for a newer version",
+        "dropped from the line",
         VERSION,
         "problems",
         "This version is not trained on.",
-        "To train on it anyway: landfall submit {subject} --force",
+        "To train on it: landfall submit {subject}",
     ),
     "drift_warned": _outcome(
         "data drifted",

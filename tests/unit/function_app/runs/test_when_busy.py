@@ -10,6 +10,7 @@ import pytest
 
 from function_app.domain.errors import LedgerConflictError
 from function_app.domain.events import TrainingRequest
+from function_app.domain.outcomes import NO_LINKS, explained
 from function_app.domain.records import PERSON, Generation, RunRecord
 from function_app.domain.run_states import RunState
 from function_app.explain.description import describe_version
@@ -216,7 +217,9 @@ def test_with_latest_the_newest_of_ten_versions_is_trained_and_the_others_are_no
             run.state,
             "took its place in line (when_busy: latest)" in str(run.reason),
         )
-        assert f"{subject} is not trained on: {run.reason}. To train on it: landfall submit {subject}." == text
+        action = explained("version_dropped", subject, {}, NO_LINKS)["action"]
+        assert f"{subject} is not trained on: {run.reason}. {action}." == text
+        assert f"To train on it: landfall submit {subject}" == action
         assert "version_dropped" in world.actions(subject)
 
 

@@ -91,7 +91,7 @@ OUTCOMES: Mapping[str, Outcome] = {
         "waits in line",
         VERSION,
         "problems",
-        "Another version of the pipeline is trained first.",
+        "Runs of this pipeline or of other pipelines train first.",
         f"{_NOTHING} It starts by itself. To see the line: landfall status {{subject}}",
     ),
     "version_dropped": _outcome(

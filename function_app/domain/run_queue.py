@@ -126,8 +126,16 @@ class RunQueue:
         return next((entry for entry in self.queued if entry.logical_run == logical_run), None)
 
     def num_before(self, entry: QueueEntry) -> int:
-        """Return how many runs of the same pipeline are ahead of a waiting run."""
-        return sum(other.pipeline == entry.pipeline and other.place < entry.place for other in self.queued)
+        """Return how many runs are ahead of a waiting run: of its pipeline, and of others that may take its place.
+
+        Two pipelines that both have an active run do not compete: each waits for its own run.
+        """
+        active = {one.pipeline for one in self.running}
+        return sum(
+            other.place < entry.place
+            and (other.pipeline == entry.pipeline or not {other.pipeline, entry.pipeline} <= active)
+            for other in self.queued
+        )
 
 
 def enqueue(queue: RunQueue, entry: QueueEntry, rules: QueueRules) -> RunQueue:

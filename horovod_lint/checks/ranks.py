@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from horovod_lint.checks.connection import is_distributed
 from horovod_lint.findings import Finding
+from horovod_lint.reachability import leaves
 from horovod_lint.rules import RuleCode
 from horovod_lint.script import FunctionNode, argument_of, constant_of, keyword_of, last_name
 from horovod_lint.view import CallbackItem, View, callback_items, compiles, keras_fits, tape_steps, torch_steps
@@ -35,7 +36,8 @@ def _check_collectives(view: View) -> Iterator[Finding]:
         test = _splitting_test(view, call, set(every))
         if test is not None:
             what = name or f"{last_name(call)}, which calls collective operations,"
-            message = f"{what} runs only on the ranks that {ast.unparse(test)[:80]} selects"
+            verb = "does not run" if _excludes(view, test, call) else "runs only"
+            message = f"{what} {verb} on the ranks that {ast.unparse(test)[:80]} selects"
             yield view.finding(RuleCode.COLLECTIVE_ON_SOME_RANKS, call, message)
 
 
@@ -82,6 +84,16 @@ def _splitting_test(view: View, call: ast.Call, every: set[ast.Call]) -> ast.exp
         if not _has_counterpart(view, owner, call, every):
             return test
     return None
+
+
+def _excludes(view: View, test: ast.expr, call: ast.Call) -> bool:
+    """Whether the ranks that a condition selects are those that do not make a call."""
+    owner = view.script.parents[test]
+    if isinstance(owner, ast.BoolOp):
+        return isinstance(owner.op, ast.Or)
+    if isinstance(owner, ast.If) and owner not in view.script.ancestors(call):
+        return leaves(owner.body)
+    return _branch(view, owner, call) == "orelse"
 
 
 def _is_negligible(view: View, test: ast.expr) -> bool:

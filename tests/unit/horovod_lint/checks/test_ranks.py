@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from horovod_lint import lint_script
 from tests.unit.horovod_lint.scripts import FIT, TAPE, found, places, spoilt
 
 ROOT_ONLY = 'if hvd.rank() == 0:\n    model.save("outputs/final.h5")\n'
@@ -148,6 +149,23 @@ def test_a_loop_that_one_rank_may_leave_is_found() -> None:
 def test_a_collective_call_on_some_ranks_is_found(line: str) -> None:
     """The call is in a branch, after a return, or in a function that only some ranks call."""
     assert ["collective_on_some_ranks"] == found(spoilt(FIT, ("model.fit", f"{line}\nmodel.fit")))
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("if hvd.rank() == 0:\n    hvd.barrier()", "runs only on the ranks that hvd.rank() == 0 selects"),
+        ("if hvd.rank() == 0:\n    pass\nelse:\n    hvd.barrier()", "does not run on the ranks that hvd.rank() == 0"),
+        ("if hvd.rank() > 0:\n    raise SystemExit\nhvd.barrier()", "does not run on the ranks that hvd.rank() > 0"),
+        ("hvd.rank() == 0 or hvd.barrier()", "does not run on the ranks that hvd.rank() == 0 selects"),
+        ("hvd.rank() == 0 and hvd.barrier()", "runs only on the ranks that hvd.rank() == 0 selects"),
+    ],
+)
+def test_the_message_names_the_ranks_that_make_the_call(line: str, expected: str) -> None:
+    """The condition selects them, or those that do not make it."""
+    script = f"import horovod.tensorflow as hvd\nhvd.init()\n{line}\n"
+    findings = lint_script(script.encode(), "mine.py").findings
+    assert [True] == [expected in finding.message for finding in findings]
 
 
 def test_a_broadcast_in_the_roots_list_alone_is_found() -> None:

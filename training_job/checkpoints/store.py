@@ -14,6 +14,7 @@ import re
 import secrets
 import sys
 import tempfile
+import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -54,6 +55,8 @@ class CheckpointStore:
     def __init__(self, folder: Path, *, keep: int) -> None:
         self.folder = folder
         self._keep = keep
+        self._chosen: _Pointer | None = None
+        """The pointer whose position `latest_position` returned."""
 
     def save(self, position: Position, variables: Variables) -> Path:
         """Write a checkpoint, then its pointers; delete older ones beyond those kept. Raises OutputFileError."""
@@ -76,17 +79,21 @@ class CheckpointStore:
 
         Reads the checkpoint to compare its CRC. Raises CheckpointError if no pointer can be used.
         """
-        pointer = self._latest()
-        return pointer.position if pointer else None
+        self._chosen = self._latest()
+        return self._chosen.position if self._chosen else None
 
     def latest_variables(self) -> dict[str, np.ndarray[Any, Any]]:
-        """Read the newest complete checkpoint. Raises CheckpointError if there is none."""
-        pointer = self._latest()
+        """Read the checkpoint whose position `latest_position` returned; before such a call, the newest complete one.
+
+        Raises CheckpointError if there is none, or if it can no longer be read.
+        """
+        # Not looked up again: a newer checkpoint may be readable by now, and its weights belong to another position.
+        pointer = self._chosen or self._latest()
         if pointer is None:
             raise CheckpointError(f"{self.folder} holds no complete checkpoint: there is no pointer.")
         try:
             return retried(lambda: _arrays(pointer.checkpoint))
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
             raise CheckpointError(f"{pointer.checkpoint} cannot be read: {error}.") from error
 
     def _latest(self) -> _Pointer | None:
@@ -158,7 +165,7 @@ def _check(pointer: _Pointer) -> None:
 
 
 def _arrays(path: Path) -> dict[str, np.ndarray[Any, Any]]:
-    with np.load(path, allow_pickle=False) as stored:
+    with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
         return {name: stored[name] for name in stored.files}
 
 

@@ -158,6 +158,19 @@ def test_a_checkpoint_that_was_cut_or_deleted_is_passed_over(tmp_path: Path) -> 
     assert position(1) == store.latest_position()
 
 
+def test_the_variables_are_those_of_the_position_that_was_read(tmp_path: Path) -> None:
+    """This holds even if a newer checkpoint, which could not be read then, can be read by now."""
+    store = CheckpointStore(tmp_path, keep=3)
+    older, newer = (store.save(position(step), variables(step)) for step in (1, 2))
+    unreadable = newer.rename(tmp_path / "unreadable")
+    assert position(1) == store.latest_position()
+    unreadable.rename(newer)
+    assert 1.0 == store.latest_variables()["00000/dense/kernel"][0, 0]
+    older.write_bytes(older.read_bytes()[:99])
+    with pytest.raises(CheckpointError, match=f"{older} cannot be read"):
+        store.latest_variables()
+
+
 @pytest.mark.parametrize(
     ("pointer", "message"),
     [

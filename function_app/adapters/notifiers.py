@@ -9,6 +9,7 @@ import urllib.request
 import uuid
 from concurrent.futures import Future
 from email.message import Message
+from http.client import HTTPException
 from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -126,13 +127,21 @@ class WebhookNotifier:
         request = urllib.request.Request(self._url, data=body, headers=headers, method="POST")  # noqa: S310 (checked)
         try:
             with self._opener.open(request, timeout=TIMEOUT_S) as answer:
-                answer.read(MAX_ANSWER_BYTES)
+                _body(answer)
         except urllib.error.HTTPError as error:
             with error:
-                seen = error.read(MAX_ANSWER_BYTES).decode(errors="replace")[:200]
+                seen = _body(error).decode(errors="replace")[:200]
             raise NotificationError(f"{notification.recipient} answered {error.code}: {seen!r}") from error
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, HTTPException) as error:
             raise NotificationError(f"{notification.recipient} did not answer: {type(error).__name__}") from error
+
+
+def _body(answer: IO[bytes]) -> bytes:
+    """Return the beginning of an answer's body; empty if it cannot be read, because the status alone decides."""
+    try:
+        return answer.read(MAX_ANSWER_BYTES)
+    except (OSError, ValueError, HTTPException):
+        return b""
 
 
 LIMIT_S = 45.0

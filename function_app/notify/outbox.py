@@ -145,22 +145,31 @@ def deliver_one(row: NotificationRecord, services: NotifyServices) -> bool:
 
 def _send(claimed: NotificationRecord, services: NotifyServices) -> bool:
     try:
-        notifier = services.notifiers.get(claimed.recipient)
-        if notifier is None:
-            raise NotificationError(f"no pipeline in service names the recipient {claimed.recipient}")
-        about = place_of_content(claimed.content)
-        parent = about and services.telemetry.below(about)
-        with services.telemetry.span("notified", parent, outcome=claimed.outcome, recipient=claimed.recipient):
-            notifier.send(claimed)
+        _pass_on(claimed, services)
     except LandfallError as error:
         services.failing.add(claimed.recipient)
         return _postpone(claimed, str(error), services)
+    except Exception as error:
+        logger.exception("a notifier failed", extra={"action": "notification_failed"})
+        services.failing.add(claimed.recipient)
+        return _postpone(claimed, type(error).__name__, services)  # its text may contain the address, a secret
     services.failing.discard(claimed.recipient)
     now = services.clock()
     sent = replace(claimed, state=NotificationState.SENT, tries=claimed.tries + 1, sent_at=now, not_before=None)
     services.ledger.save_notification(sent)
     services.history.record(claimed.subject, "notification_sent", f"notified {claimed.recipient}: {claimed.outcome}")
     return True
+
+
+def _pass_on(claimed: NotificationRecord, services: NotifyServices) -> None:
+    """Pass a notification to its notifier. Raises NotificationError."""
+    notifier = services.notifiers.get(claimed.recipient)
+    if notifier is None:
+        raise NotificationError(f"no pipeline in service names the recipient {claimed.recipient}")
+    about = place_of_content(claimed.content)
+    parent = about and services.telemetry.below(about)
+    with services.telemetry.span("notified", parent, outcome=claimed.outcome, recipient=claimed.recipient):
+        notifier.send(claimed)
 
 
 def _postpone(claimed: NotificationRecord, problem: str, services: NotifyServices) -> bool:

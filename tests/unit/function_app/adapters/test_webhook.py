@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from function_app.adapters import notifiers
 from function_app.adapters.notifiers import WebhookNotifier
 from function_app.domain.errors import NotificationError
 from function_app.domain.records import NotificationRecord
@@ -33,6 +34,9 @@ class Receiver:
     url: str
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
+    answer: bytes | None = None
+    """Bytes to send instead of an answer; the connection is then closed, or is left open where it ``stalls``."""
+    stalls: bool = False
     received: list[tuple[str, dict[str, str], Any]] = field(default_factory=list)
 
 
@@ -44,6 +48,12 @@ def receiver() -> Iterator[Receiver]:
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             found.received.append((self.path, dict(self.headers), json.loads(body)))
+            if found.answer is not None:
+                self.wfile.write(found.answer)
+                self.close_connection = True
+                if found.stalls:
+                    self.rfile.read(1)  # returns when the sender hangs up
+                return
             self.send_response(found.status)
             for name, value in found.headers.items():
                 self.send_header(name, value)
@@ -83,6 +93,31 @@ def test_an_answer_that_is_no_success_is_an_error(receiver: Receiver, status: in
     with pytest.raises(NotificationError, match=f"answered {status}: 'thank you'") as caught:
         WebhookNotifier(receiver.url).send(NOTIFICATION)
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("answer", "stalls", "problem"),
+    [
+        (b"HTTP/1.1 500 Broken\r\nContent-Length: 90\r\n\r\n", True, "answered 500: ''"),
+        (b"HTTP/1.1 500 Broken\r\nTransfer-Encoding: chunked\r\n\r\n9\r\nth", False, "answered 500: ''"),
+        (b"SSH-2.0-OpenSSH_9.6\r\n", False, "did not answer: BadStatusLine"),
+    ],
+)
+def test_a_broken_answer_is_an_error(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch, *, answer: bytes, stalls: bool, problem: str
+) -> None:
+    """A body that stalls or breaks off leaves the status; without a status there is no answer."""
+    monkeypatch.setattr(notifiers, "TIMEOUT_S", 0.2)
+    receiver.answer, receiver.stalls = answer, stalls
+    with pytest.raises(NotificationError, match=problem):
+        WebhookNotifier(receiver.url).send(NOTIFICATION)
+
+
+def test_a_success_whose_body_breaks_off_is_a_delivery(receiver: Receiver) -> None:
+    """The receiver has taken the event; sent again, it would be there twice."""
+    receiver.answer = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\nth"
+    WebhookNotifier(receiver.url).send(NOTIFICATION)
+    assert 1 == len(receiver.received)
 
 
 def test_a_redirect_is_not_followed(receiver: Receiver) -> None:

@@ -20,6 +20,7 @@ class Refusing:
     refusals: int
     received: list[NotificationRecord] = field(default_factory=list)
     tries: int = 0
+    error: Exception = field(default_factory=lambda: NotificationError("people answered 500"))
     order: list[str] = field(default_factory=list)
 
     def send(self, notification: NotificationRecord) -> None:
@@ -27,7 +28,7 @@ class Refusing:
         self.tries += 1
         self.order.append("people")
         if self.tries <= self.refusals:
-            raise NotificationError("people answered 500")
+            raise self.error
         self.received.append(notification)
 
 
@@ -65,6 +66,17 @@ def test_a_failed_delivery_is_tried_again_after_its_pause() -> None:
     sweep(world.services)
     run = world.only_run()
     assert (2, 1, True) == (people.tries, len(people.received), run.notified_at is not None)
+
+
+def test_an_unexpected_error_of_a_notifier_counts_as_a_failed_try() -> None:
+    """The row would otherwise be claimed for ever, and each sweep fail; the error's text may contain the address."""
+    people = Refusing(refusals=1, error=TypeError("https://secret"))
+    world, run = ended_with(people)
+    stored = row(world, run)
+    assert (NotificationState.PENDING, 1, "TypeError") == (stored.state, stored.tries, stored.last_error)
+    world.clock.move(minutes=1)
+    sweep(world.services)
+    assert 1 == len(people.received)
 
 
 def test_pauses_grow_and_stay_bounded() -> None:

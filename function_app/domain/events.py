@@ -176,7 +176,7 @@ class TrainingRequest:
         try:
             members = json.loads(text)
             request = cls(**{**members, "dataset_version": DatasetVersion(**members["dataset_version"])})
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise InvalidEventError(f"training request was not sent by Landfall: {error!r}") from error
         return request._checked()
 

@@ -206,6 +206,7 @@ def test_a_request_reads_back_as_it_was_sent() -> None:
         message(dataset_version={"dataset": "digits", "version": 1}),
         message(unknown=1),
         "x" * (MAX_REQUEST_BYTES + 1),
+        "[" * MAX_REQUEST_BYTES,
     ],
 )
 def test_what_is_no_request_raises_and_ends_as_poison(text: str) -> None:

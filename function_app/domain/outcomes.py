@@ -195,7 +195,13 @@ OUTCOMES: Mapping[str, Outcome] = {
         "The request in the message has not been carried out.",
         "Fix the cause, then: landfall dead-letters replay ID",
     ),
-    SUMMARY: _outcome("summary", OTHER, "", "None of these notifications was urgent.", "Read each line."),
+    SUMMARY: _outcome(
+        "summary",
+        OTHER,
+        "",
+        "These notifications were due at the same time; some may be urgent.",
+        "Read each line.",
+    ),
     TEST: _outcome("test", OTHER, "", "Notifications reach you.", _NOTHING),
 }
 """Name → outcome. ``docs/events`` has the JSON Schema of each outcome's CloudEvent."""

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from function_app.config.recipients import QuietHours, Recipient
-from function_app.domain.outcomes import SUMMARY
+from function_app.domain.outcomes import NO_LINKS, SUMMARY, for_people
 from function_app.domain.records import NotificationRecord, NotificationState
 from function_app.notify.outbox import add_notifications, deliver
 from function_app.notify.summaries import send_summaries
@@ -121,6 +121,24 @@ def test_a_flood_to_people_is_one_summary_and_programs_get_each() -> None:
             )
         sweep(day.world.services)
         assert (expected, number) == (day.heard(), len(day.world.topic.received))
+
+
+def test_a_flood_of_urgent_ones_is_a_summary_that_does_not_deny_it() -> None:
+    """Hundreds of dead letters at once must not be hundreds of messages."""
+    day = Night(quiet=None)
+    content = {"text": "t", "dead_letter_id": "1", "source": "s", "error": "e", "tries": 1}
+    for number in range(6):
+        add_notifications(
+            [day.recipient],
+            subject=f"digits/v{number}",
+            outcome="dead_letter",
+            content=content,
+            services=day.world.services,
+        )
+    sweep(day.world.services)
+    (summary,) = day.team.received
+    _, text = for_people(summary, NO_LINKS)
+    assert (SUMMARY, True) == (summary.outcome, "some may be urgent" in text)
 
 
 class _DiedError(Exception):

@@ -76,6 +76,7 @@ class TrainingReport:
             _check_format(members.pop("format_version"))
             report = cls(**{**members, "epochs": tuple(members["epochs"])})
             _check_metrics(report.metrics)
+            _check_types(report)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
             raise TrainingReportError(f"not a training report: {error}") from error
         return report
@@ -90,6 +91,15 @@ def _check_metrics(metrics: Mapping[str, Any]) -> None:
     for name, value in metrics.items():
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
             raise ValueError(f"metric {name} is {value!r}; it must be a finite number")
+
+
+def _check_types(report: TrainingReport) -> None:
+    """Check the members that readers use as a text or a number; a script may write anything there."""
+    rate: Any = report.images_per_s
+    if not isinstance(report.fingerprint, str):
+        raise TypeError(f"fingerprint is of type {type(report.fingerprint).__name__}; it must be a text")
+    if rate is not None and (isinstance(rate, bool) or not isinstance(rate, (int, float)) or not math.isfinite(rate)):
+        raise ValueError("images_per_s must be a finite number or null")
 
 
 _NAME, _NUMBER = r"[A-Za-z_][A-Za-z0-9_]{0,63}", r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]{1,4})?"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -71,6 +72,8 @@ def shown_pace(run: RunRecord, report: TrainingReport) -> dict[str, float]:
         if isinstance(epoch, Mapping) and _is_rate(epoch.get("duration_s")) and _is_rate(epoch.get("images_per_s"))
     ]
     trained_s, images = sum(s for s, _ in timed), sum(s * rate for s, rate in timed)
+    if timed and (images <= 0 or not math.isfinite(trained_s / images)):
+        return {}  # a script may report numbers whose product is too small for a float
     if timed:
         found = {"record_s": trained_s / images}
         if ran_s is not None and run.attempt == 1:

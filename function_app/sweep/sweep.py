@@ -20,7 +20,7 @@ from function_app.runs.admission import sweep_run_queue
 from function_app.runs.following import follow_run
 from function_app.runs.submission import submit_run
 from function_app.services import IngestServices, Services
-from function_app.sweep.dead_letters import collect_dead_letters
+from function_app.sweep.dead_letters import collect_dead_letters, in_words
 from function_app.sweep.inventory import Inventory, look_at, remember, unchanged_closing
 from function_app.sweep.missed_uploads import send_missed
 from function_app.sweep.unknown_jobs import care_for_unknown_jobs
@@ -109,12 +109,12 @@ def _each(things: Iterable[_Thing], care: Callable[[_Thing], object]) -> Iterato
         for thing in things:
             try:
                 care(thing)
-            except LandfallError as error:
+            except Exception as error:
                 logger.exception("a part of the sweep failed", extra={"action": "sweep_failed"})
-                yield str(error)
-    except LandfallError as error:
+                yield in_words(error)
+    except Exception as error:
         logger.exception("a part of the sweep failed", extra={"action": "sweep_failed"})
-        yield str(error)
+        yield in_words(error)
 
 
 def _care_for_version(version: DatasetVersion, inventory: Inventory, services: IngestServices) -> None:

@@ -48,6 +48,23 @@ def test_a_metric_that_is_no_finite_number_is_refused(value: object) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("fingerprint", None),
+        ("fingerprint", 7),
+        ("images_per_s", "fast"),
+        ("images_per_s", True),
+        ("images_per_s", 10**400),
+    ],
+)
+def test_a_member_of_the_wrong_type_is_refused(name: str, value: object) -> None:
+    """A user's script may write anything there, and readers take it for a text or a number."""
+    members = {**json.loads(report().to_json()), name: value}
+    with pytest.raises(TrainingReportError, match="not a training report"):
+        TrainingReport.from_json(json.dumps(members))
+
+
+@pytest.mark.parametrize(
     "text", ["", "{}", "[]", "null", '{"format_version": 2}', '{"format_version": 1}', "[" * 100_000]
 )
 def test_what_is_no_report_is_refused(text: str) -> None:

@@ -124,17 +124,26 @@ class OneSilent(MemoryJobs):
     """A service that does not answer for one job."""
 
     silent: str = ""
+    error: Exception
 
     def status(self, name: str) -> JobStatus | None:
-        """Time out for the one."""
+        """Fail for the one."""
         if name == self.silent:
-            raise ServiceUnavailableError(f"look at job {name}: Azure ML did not answer")
+            raise self.error
         return super().status(name)
 
 
-def test_one_part_that_fails_holds_up_no_other() -> None:
-    """The sweep does all it can, and then says that it could not do everything."""
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (ServiceUnavailableError("look at job a: Azure ML did not answer"), "look at job a"),
+        (TypeError("'NoneType' object is not subscriptable"), "TypeError: 'NoneType' object"),
+    ],
+)
+def test_one_part_that_fails_holds_up_no_other(error: Exception, message: str) -> None:
+    """The sweep does all it can, whatever the error is, and then says that it could not do everything."""
     jobs = OneSilent()
+    jobs.error = error
     world = World(jobs=jobs)
     silent = world.upload_version()
     world.add_pipelines("letters")
@@ -142,7 +151,7 @@ def test_one_part_that_fails_holds_up_no_other() -> None:
     for run in world.ledger.runs():
         world.end_job(run)
     jobs.silent = silent.run_id
-    with pytest.raises(SweepError, match="1 parts of the sweep failed; the first: look at job"):
+    with pytest.raises(SweepError, match=f"1 parts of the sweep failed; the first: {message}"):
         swept(world)
     states = {run.run_id == silent.run_id: run.state for run in world.ledger.runs()}
     assert {True: RunState.SUBMITTED, False: RunState.REGISTERED} == states

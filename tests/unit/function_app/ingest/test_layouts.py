@@ -301,6 +301,24 @@ def test_a_verdict_that_is_not_the_last_reads_no_listing() -> None:
     assert [list(FILES)] == closings(world)
 
 
+@pytest.mark.parametrize(
+    ("uploaded", "state"), [("split=train/part-00002-dd.c000.tfrecord", "submitted"), (TRAIN[0], "planned")]
+)
+def test_a_closing_whose_request_was_lost_is_followed_up_while_its_version_is_open_again(
+    uploaded: str, state: str
+) -> None:
+    """Without a marker for the new file nothing closes. Where that file replaces another one, the run waits."""
+    world = marked_world()
+    for name in (*FILES, MARKER):
+        world.deliver(put(world, name))
+    world.requests.messages.clear()
+    world.deliver(put(world, uploaded, label=2))
+    world.clock.move(minutes=10)
+    sweep(world.services)
+    world.serve_requests()
+    assert (1, state) == (len(closings(world)), world.only_run().state)
+
+
 def test_a_pipeline_may_change_its_layout() -> None:
     """The files of an open version are judged again under their new positions; closed ones stay as they are."""
     names = ("train-00000-of-00001.tfrecord", "validation-00000-of-00002.tfrecord")

@@ -184,6 +184,18 @@ def test_commits_whose_events_are_all_lost_are_found_by_the_sweep(two_commits: P
     assert (names(table.stated(0, 1)), [2]) == (table.closings(), runs(table))
 
 
+def test_a_commit_is_not_trained_on_while_files_of_a_newer_one_are_still_to_come(two_commits: Path) -> None:
+    """It was closed, but a table that is copied slowly is trained on once, when its newest commit is closed."""
+    table = Table(two_commits)
+    (_, first), (_, both) = names(table.stated(0, 1))
+    late = [name for name in table.new_files() if name in both - first]
+    table.deliver(*table.copy(*[name for name in table.new_files() if name not in late]))
+    table.sweep_later()
+    before = runs(table)
+    table.deliver(*table.copy(*late))
+    assert (2, [], [2]) == (len(table.closings()), before, runs(table))
+
+
 @pytest.mark.parametrize(("on_change", "trained"), [("notify", [1]), ("train", [1, 2])])
 def test_a_compaction_starts_no_run(tmp_path: Path, on_change: str, trained: list[int]) -> None:
     """The records are the same; people are notified of other commits only."""

@@ -20,7 +20,7 @@ from function_app.domain.records import RunRecord
 from function_app.domain.run_states import SETTLED, Actor, RunState
 from function_app.notify.outbox import add_notifications, deliver
 from function_app.ports import DocumentStore, RunLedger, RunsLedger
-from function_app.registry.gate import GateError, read_report
+from function_app.registry.gate import GateError, check_superseded, read_report
 from function_app.runs.admission import awaits_attempt, last_attempt, release
 from function_app.runs.comparison import Comparison, compared, member
 from function_app.runs.registration import check_completed, settle_completed
@@ -61,6 +61,20 @@ def runs_of(sweep: OptionSweep, ledger: RunLedger) -> list[RunRecord]:
             break
         runs.append(run)
     return runs
+
+
+def refused_best(verdict: SweepVerdict, runs: Sequence[RunRecord]) -> RunRecord | None:
+    """Return the best run of a sweep if its model was refused, by `register.compare` or by Azure ML."""
+    ends = (run for run in runs if run.run_id == verdict.best and run.state in SETTLED)
+    return next((run for run in ends if run.state is not RunState.REGISTERED), None)
+
+
+def why_decided(verdict: SweepVerdict, runs: Sequence[RunRecord]) -> str:
+    """Return the reason of a verdict, and why the best run is not registered if it was refused."""
+    refused = refused_best(verdict, runs)
+    if refused is None:
+        return verdict.reason
+    return f"{verdict.reason}; run {refused.run_id} is {refused.state.replace('_', ' ')}: {refused.reason}"
 
 
 def has_ended(run: RunRecord) -> bool:
@@ -144,7 +158,7 @@ def _passing(sweep: OptionSweep, runs: Sequence[RunRecord], services: RunService
             continue
         try:
             report = read_report(run, services.run_outputs, services.jobs)
-            check_completed(run, report, services)
+            check_superseded(run, check_completed(run, report, services), services.ledger)
         except GateError:
             continue
         if sweep.metric is not None and sweep.metric in report.metrics:
@@ -202,9 +216,10 @@ def _notify(sweep: OptionSweep, verdict: SweepVerdict, runs: Sequence[RunRecord]
 
 
 def _content(sweep: OptionSweep, verdict: SweepVerdict, comparison: Comparison) -> dict[str, Any]:
-    best = next((row.run for row in comparison.runs if row.run.state is RunState.REGISTERED), None)
+    runs = [row.run for row in comparison.runs]
+    best = next((run for run in runs if run.state is RunState.REGISTERED), None)
     return {
-        "text": "\n".join([_headline(sweep, verdict, best), *_lines(sweep, comparison)]),
+        "text": "\n".join([_headline(sweep, verdict, runs, best), *_lines(sweep, comparison)]),
         "sweep_id": sweep.sweep_id,
         "pipeline": sweep.pipeline,
         "dataset": sweep.dataset,
@@ -227,12 +242,12 @@ def _bounded(content: dict[str, Any]) -> dict[str, Any]:
     return content
 
 
-def _headline(sweep: OptionSweep, verdict: SweepVerdict, best: RunRecord | None) -> str:
+def _headline(sweep: OptionSweep, verdict: SweepVerdict, runs: Sequence[RunRecord], best: RunRecord | None) -> str:
     start = f"{sweep.dataset_version}: option sweep {sweep.sweep_id}"
     if verdict.is_canceled:
         return f"{start} was canceled, and no model is registered: {verdict.reason}."
     if best is None:
-        return f"{start} has ended, and no model is registered: {verdict.reason}."
+        return f"{start} has ended, and no model is registered: {why_decided(verdict, runs)}."
     model = f"model {best.model_name} version {best.model_version}"
     return f"{start} has ended: {model} of run {best.run_id} is registered, {verdict.reason}."
 

@@ -42,6 +42,8 @@ from function_app.telemetry import Span, Telemetry
 from shared.traces import TRACEPARENT, place_of_run, read_traceparent
 from shared.training_report import TrainingReport
 
+SUPERSEDED_TAG = TAG + "superseded"
+"""Tag of a model version that names the generation which superseded its data before it was registered."""
 MAX_IMAGES_PER_S = 1e9
 """Larger numbers in a report are not valid rates."""
 MAX_TAG_CHARS = 256
@@ -62,12 +64,17 @@ def settle_completed(run: RunRecord, services: RunServices, *, by: Actor, beaten
         report = read_report(run, services.run_outputs, services.jobs)
         metrics = dict(report.metrics)
         evidence = {"intervals": own_intervals(run, report, services)}
-        register, superseded = check_completed(run, report, services)
+        register = check_completed(run, report, services)
+        met = _registered_before(run, register.model, services)
+        superseded = check_superseded(run, register, services.ledger) if met is None else met.tags.get(SUPERSEDED_TAG)
         _refuse_beaten(beaten)
         challenged = _challenged(run, register, services)
-        evidence["comparison"] = compared = _compared(challenged, run, report, register, services)
+        compared, worse = _compared(challenged, run, report, register, services)
+        evidence["comparison"] = compared
+        if worse is not None and met is None:
+            raise worse
         registration = _registration(run, register.model, report, superseded, _closing(run, services))
-        why_not = _why_not_promoted(register, compared, superseded)
+        why_not = _why_not_promoted(register, compared, superseded, worse)
         decision = decision_members(register, evidence, why_not, superseded)
         registration = with_passport(registration, run, report, decision, services)
         _register(registration, run, services)
@@ -76,8 +83,6 @@ def settle_completed(run: RunRecord, services: RunServices, *, by: Actor, beaten
         found = final_members(run, blamed, str(error)) if blamed else {}
         if isinstance(error, _UnknownDataError):
             found = {"failure_class": FailureClass.DATA_CHANGED, "failure_evidence": error.evidence}
-        if isinstance(error, GateError) and error.comparison is not None:
-            evidence["comparison"] = error.comparison
         found |= {"metrics": metrics, "evidence": _stated(evidence)}
         return _settled(run, RunState.NOT_REGISTERED, str(error), services, by=by, report=report, **found)
     evidence |= _promoted(registration, run, challenged, why_not, services)
@@ -113,20 +118,27 @@ def _compared(
     report: TrainingReport,
     register: Register,
     services: RunServices,
-) -> dict[str, Any] | None:
-    """Return the comparison with the current model, None if there is none to make. Raises GateError."""
+) -> tuple[Mapping[str, Any] | None, GateError | None]:
+    """Return the comparison with the current model, None if there is none to make, and the error if it is worse."""
     if challenged is None or challenged.run_id == run.run_id:
-        return None
-    compared = compare_with(challenged, run, report, register, services)
-    return None if compared is None else compared.to_json()
+        return None, None
+    try:
+        compared = compare_with(challenged, run, report, register, services)
+    except GateError as error:
+        return error.comparison, error
+    return None if compared is None else compared.to_json(), None
 
 
-def _why_not_promoted(register: Register, compared: Mapping[str, Any] | None, superseded: str | None) -> str | None:
+def _why_not_promoted(
+    register: Register, compared: Mapping[str, Any] | None, superseded: str | None, worse: GateError | None
+) -> str | None:
     """Return why a registered version does not become the current one by itself; None if it does."""
     if register.promote == "by_person":
         return "register.promote is by_person"
     if superseded is not None:
         return "its data were superseded"
+    if worse is not None:
+        return str(worse)[:MAX_REFUSAL_CHARS]
     if compared is not None and compared["difference"] is None:
         return "it could not be compared with the current one"
     return None
@@ -144,15 +156,18 @@ def _promoted(
     The ledger's mark says whether it is current. The sweep repeats tags that Azure ML refused.
     """
     name, version = registration.name, ModelVersion(version=registration.version, run_id=run.run_id)
+    previous = None if challenged is None else challenged.previous
+    was_replaced = previous is not None and previous.version == version.version
     if why_not is None:
         why_not = "another version became current in the meantime"
         try:
-            promote(name, version, services, by="the gate", instead_of=challenged)
+            if not was_replaced:
+                promote(name, version, services, by="the gate", instead_of=challenged)
         except SubmissionRefusedError as error:
             why_not = str(error)[:MAX_REFUSAL_CHARS]
-        current = current_model(name, services.ledger)
-        if current is not None and current.version == version.version:
-            return {"promoted": True}
+    current = current_model(name, services.ledger)
+    if current is not None and current.version == version.version:
+        return {"promoted": True}
     return {"promoted": False, "promotion": f"not promoted: {why_not}; landfall promote {name}:{version.version}"}
 
 
@@ -161,13 +176,19 @@ def _refuse_beaten(beaten: str | None) -> None:
         raise GateError(beaten)
 
 
-def check_completed(run: RunRecord, report: TrainingReport, services: RunServices) -> tuple[Register, str | None]:
-    """Return what to register, and which generation superseded the run's. Raises GateError."""
+def check_completed(run: RunRecord, report: TrainingReport, services: RunServices) -> Register:
+    """Return what to register; whether its data were superseded is not checked. Raises GateError."""
     _check_data(run)
     check_machines(run, report)
     register = check_gate(services.pipelines.get(run.dataset_version.dataset), report)
     check_contents(run, report)
-    return register, check_superseded(run, register, services.ledger)
+    return register
+
+
+def _registered_before(run: RunRecord, model: str, services: RunServices) -> ModelRegistration | None:
+    """Return the run's version if an earlier try registered it. What that try decided is not decided again."""
+    found = services.models.find(model, model_version(run))
+    return found if found is not None and found.path == _model_path(run) else None
 
 
 def registration_by_person(
@@ -228,6 +249,10 @@ def model_version(run: RunRecord) -> str:
     return f"{run.created_at:%Y%m%d%H%M%S}{digest % 10_000:04d}"
 
 
+def _model_path(run: RunRecord) -> str:
+    return f"azureml://jobs/{run.run_id}/outputs/model"
+
+
 def _closing(run: RunRecord, services: RunServices) -> dict[str, str]:
     """Return notes on the closing of a run's data: that it was a guess, or the version of the Delta table."""
     closings = services.ledger.generations(run.dataset_version)
@@ -260,7 +285,7 @@ def _registration(
     return ModelRegistration(
         name=model,
         version=model_version(run),
-        path=f"azureml://jobs/{run.run_id}/outputs/model",
+        path=_model_path(run),
         description=f"Trained on {run.dataset_version} by {run.run_id}",
         tags={TAG + name: value for name, value in lineage.items()},
     )

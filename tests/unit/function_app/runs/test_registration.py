@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from function_app.domain.errors import SubmissionRefusedError
+from function_app.domain.errors import ServiceUnavailableError, SubmissionRefusedError
+from function_app.domain.model_versions import CURRENT_TAG
 from function_app.domain.run_states import RunState
 from function_app.registry.promotion import current_model
 from function_app.runs.registration import model_version
-from tests.support.world import World, ended_run
+from tests.support.world import World, ended_run, pipeline
 
 
 def test_a_completed_run_whose_gate_holds_is_registered_with_its_lineage() -> None:
@@ -92,6 +93,30 @@ def test_a_refused_tag_does_not_undo_a_registration(monkeypatch: pytest.MonkeyPa
     assert (RunState.REGISTERED, True) == (run.state, run.evidence["promoted"])
     assert current is not None
     assert (run.model_version, False) == (current.version, current.is_tagged)
+
+
+@pytest.mark.parametrize("rule", ["register", "keep"])
+def test_what_happens_after_a_registration_does_not_change_it(monkeypatch: pytest.MonkeyPatch, rule: str) -> None:
+    """Azure ML throttles the tag, and new data close before the next try: the version stays the current one."""
+    world = World()
+    register = pipeline().register_
+    assert register is not None
+    world.change_pipeline(register_=register.model_copy(update={"superseded": rule}))
+    run = world.upload_version()
+    world.end_job(run)
+    with monkeypatch.context() as patch:
+        patch.setattr(world.models, "tag", _throttle)
+        with pytest.raises(ServiceUnavailableError):
+            world.follow(run)
+    world.change_shard(7)
+    run = world.follow(run)
+    (model,) = world.models.registered.values()
+    assert (RunState.REGISTERED, True, None) == (run.state, run.evidence["promoted"], run.reason)
+    assert (True, False) == (CURRENT_TAG in model.tags, "landfall.superseded" in model.tags)
+
+
+def _throttle(*_: object) -> None:
+    raise ServiceUnavailableError("too many requests")
 
 
 def test_a_model_version_ascends_with_time_and_is_the_same_at_every_try() -> None:

@@ -70,7 +70,7 @@ def prepare(root: Path, pipelines: Path, environment: AzdEnvironment) -> None:
 def _set_budget_start(environment: AzdEnvironment) -> None:
     """Set the month in which the budget begins: the current one for a new budget, because a past one is refused.
 
-    A budget keeps its month. Without addresses for alerts there is no budget, but azd would ask for a missing variable.
+    A budget keeps its month. Without addresses for alerts there is no budget, but azd asks for a missing variable.
     """
     has_budget = environment.values.get("LANDFALL_ALERT_EMAILS", "").strip() not in ("", "[]")
     start = environment.values.get(BUDGET_START) or NO_BUDGET

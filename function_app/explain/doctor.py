@@ -25,7 +25,7 @@ WITHIN_S = 45.0
 """The command line waits 60 s for an answer."""
 AT_ONCE = 8
 MAX_SAYS_CHARS = 1000
-_ADDRESS = re.compile(r"notify: (?!LANDFALL_NOTIFICATION_TOPIC)([A-Z][A-Z0-9_]*) (is not set)?")
+_ADDRESS = re.compile(r"notify: (?!LANDFALL_NOTIFICATION_TOPIC_ENDPOINT)([A-Z][A-Z0-9_]*) (is not set)?")
 """A problem with the app setting that holds a recipient's address."""
 TWIN_FIX = "stop the twin with Ctrl-C, then: landfall up"
 

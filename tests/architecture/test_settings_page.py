@@ -8,7 +8,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 IDENTITY = ("credential", "clientId")
 NO_SETTINGS = {f"LANDFALL_{name}" for name in ("DATA", "MANIFEST", "REPORT", "FILES", "PROGRESS", "RANK")} | {
-    f"LANDFALL_{name}" for name in ("VAULT", "IDLE_TIME", "TEAM", "WEBHOOK", "WEBHOOK_PEOPLE")
+    f"LANDFALL_{name}" for name in ("VAULT", "IDLE_TIME", "TEAM", "WEBHOOK", "WEBHOOKS", "WEBHOOK_PEOPLE")
 }
 """What a job gets, what azd knows, and examples of what a pipeline names."""
 THREADS = "PYTHON_THREADPOOL_THREAD_COUNT"

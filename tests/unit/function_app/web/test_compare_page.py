@@ -96,7 +96,7 @@ def test_a_run_that_trains_is_compared_and_asked_for_again() -> None:
 
 def test_fewer_than_two_runs_come_with_a_choice() -> None:
     """The newest runs; before there is any, with how to begin."""
-    assert "landfall upload FOLDER DATASET/VERSION" in look(World(), "/compare").text
+    assert "landfall upload FOLDER --to DATASET/VERSION" in look(World(), "/compare").text
     world, sweep = swept_world()
     first, second = finish(world, sweep, 0.96)
     assert [second.run_id, first.run_id] == re.findall('name="run" value="([^"]+)">', look(world, "/compare").text)

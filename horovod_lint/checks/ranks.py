@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import re
+from collections import defaultdict
 from collections.abc import Iterator
 
 from horovod_lint.checks.connection import is_distributed
@@ -105,7 +107,45 @@ def _has_counterpart(view: View, owner: ast.AST, call: ast.Call, every: set[ast.
     inside = [each for each in every if owner in set(view.script.ancestors(each))]
     branches = {_branch(view, owner, each) for each in inside}
     own = _branch(view, owner, call) if call in inside else None
-    return bool(branches - {own})
+    return bool(branches - {own}) or (isinstance(owner, ast.If) and _has_opposite(view, owner, call, every))
+
+
+def _has_opposite(view: View, owner: ast.If, call: ast.Call, every: set[ast.Call]) -> bool:
+    """Whether the ranks that skip an ``if`` make its call in another one of the block, with no other call between."""
+    parent = view.script.parents[owner]
+    block = getattr(parent, _branch(view, parent, owner), [])
+    names: dict[ast.AST, set[str]] = defaultdict(set)
+    for each in every:
+        for statement in view.script.ancestors(each):
+            if statement in block:
+                names[statement].add(last_name(each))
+    pairs = itertools.pairwise(sorted(names, key=block.index))
+    return any(
+        owner in (one, other) and last_name(call) in names[one] & names[other] and _are_opposite(one, other)
+        for one, other in pairs
+    )
+
+
+def _are_opposite(one: ast.AST, other: ast.AST) -> bool:
+    """Whether each rank runs exactly one of two statements."""
+    if not isinstance(one, ast.If) or not isinstance(other, ast.If) or one.orelse or other.orelse:
+        return False
+    (test, negated), (other_test, other_negated) = _without_negation(one.test), _without_negation(other.test)
+    return test == other_test and negated != other_negated
+
+
+def _without_negation(test: ast.expr) -> tuple[str, bool]:
+    """Return a condition and whether it is negated; for a rank, ``r != 0``, ``r > 0`` and ``r`` negate ``r == 0``."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        text, negated = _without_negation(test.operand)
+        return text, not negated
+    if not isinstance(test, ast.Compare):
+        return f"{ast.unparse(test)} == 0", True
+    right, operator = ast.unparse(test.comparators[0]), test.ops[0]
+    is_equality = isinstance(operator, ast.Eq | ast.NotEq) or (isinstance(operator, ast.Gt) and right == "0")
+    if len(test.ops) > 1 or not is_equality:
+        return ast.unparse(test), False
+    return f"{ast.unparse(test.left)} == {right}", not isinstance(operator, ast.Eq)
 
 
 def _branch(view: View, owner: ast.AST, node: ast.AST) -> str:

@@ -144,11 +144,26 @@ def test_a_loop_that_one_rank_may_leave_is_found() -> None:
         "def mean():\n    return hvd.allreduce(1.0)\nif hvd.rank() == 0:\n    mean()",
         "def tell():\n    if hvd.rank() != 0:\n        return\n    hvd.allgather([1])\ntell()",
         "root = hvd.rank() == 0\ntotal = hvd.allreduce(1.0) if root else 0",
+        "total = (lambda: hvd.allreduce(1.0) if hvd.rank() == 0 else 0)()",
     ],
 )
 def test_a_collective_call_on_some_ranks_is_found(line: str) -> None:
     """The call is in a branch, after a return, or in a function that only some ranks call."""
     assert ["collective_on_some_ranks"] == found(spoilt(FIT, ("model.fit", f"{line}\nmodel.fit")))
+
+
+@pytest.mark.parametrize(
+    ("between", "second"),
+    [
+        ("", "if hvd.rank() == 1:\n    hvd.barrier()"),
+        ("", "if hvd.rank() == 0:\n    hvd.allreduce(1.0)"),
+        ("hvd.allreduce(1.0)", "if hvd.rank() == 0:\n    hvd.barrier()"),
+    ],
+)
+def test_collective_calls_that_do_not_match_are_found(between: str, second: str) -> None:
+    """The second condition does not select the other ranks, they call something else, or something is in between."""
+    line = f"if hvd.rank() != 0:\n    hvd.barrier()\n{between}\n{second}"
+    assert ["collective_on_some_ranks"] * 2 == found(spoilt(FIT, ("model.fit", f"{line}\nmodel.fit")))
 
 
 @pytest.mark.parametrize(
@@ -185,6 +200,8 @@ def test_a_broadcast_in_the_roots_list_alone_is_found() -> None:
         "if hvd.rank() == 0:\n    print(hvd.size())\nhvd.allreduce(1.0)",
         "if hvd.rank() == 0:\n    print(','.join(['a']))",
         "if hvd.rank() == 0:\n    hvd.allreduce(1.0, process_set=mine)",
+        "if hvd.local_rank() != 0:\n    hvd.barrier()\nx = x + 1\nif hvd.local_rank() == 0:\n    hvd.barrier()",
+        "if hvd.rank() > 0:\n    hvd.barrier()\nif not hvd.rank():\n    hvd.barrier()",
         "if hvd.local_rank() >= len(gpus):\n    raise RuntimeError('too few GPUs')\nhvd.allreduce(1.0)",
     ],
 )

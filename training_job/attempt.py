@@ -15,6 +15,7 @@ from training_job import collective
 from training_job.checkpoints.variables import all_variables, assign
 from training_job.data.damage import find_damage
 from training_job.errors import (
+    CheckpointError,
     ConfigurationError,
     DataError,
     NonFiniteLossError,
@@ -111,12 +112,22 @@ def _write_results(session: Session, results: ExampleResults) -> None:
 
 
 def _choose_weights(session: Session) -> int:
-    """Restore the best epoch's weights if those are to be exported; return the epoch of the exported weights."""
+    """Restore the best epoch's weights if those are to be exported; return the epoch of the exported weights.
+
+    Raises CheckpointError if they are lost.
+    """
     best, last = session.position.standing.best_epoch, session.position.epoch
     if session.job.arguments.export == "last" or best == last:
         return last
     variables = all_variables(session.model, session.optimizer)
     if session.world.is_root:
+        stored = session.best.latest_position()
+        if stored is None or stored.epoch != best:
+            found = f"the weights of epoch {stored.epoch}" if stored else "no checkpoint"
+            raise CheckpointError(
+                f"{session.best.folder} has {found} instead of the weights of the best epoch, {best}. "
+                f"Train with `export: last`, or from the beginning."
+            )
         assign(variables, session.best.latest_variables())
     collective.broadcast_from_root(variables)
     return best

@@ -32,6 +32,7 @@ _BAD, _BAD_RANKS, _STOP, _SAVE = range(4)
 
 def train(session: Session) -> None:
     """Train until the last epoch, or until early stopping. Raises TrainingError."""
+    save_best(session)  # an earlier attempt may have ended between an epoch's two checkpoints
     while session.position.epoch < session.job.arguments.epochs and not session.position.standing.stopped:
         close_epoch(session, _train_epoch(session))
 
@@ -142,8 +143,7 @@ def close_epoch(session: Session, sums: Sums) -> None:
     _advance(session, {**trained, **validation})
     session.watch.enter("checkpoint", session.position.step)
     write_checkpoint(session, session.job.checkpoints)
-    if session.job.arguments.export == "best" and session.position.standing.best_epoch == session.position.epoch:
-        write_checkpoint(session, session.best)
+    save_best(session)
     for listener in session.listeners:
         listener.epoch_ended(session.position)
     # The graphs of an epoch's data are reference cycles: few objects with much memory. Python looks for old cycles
@@ -206,6 +206,15 @@ def save_within_epoch(session: Session, sums: Sums) -> Sums:
     write_checkpoint(session, session.job.checkpoints)
     session.notices.checkpoint_saved()
     return total if session.world.is_root else session.layout.no_sums()
+
+
+def save_best(session: Session) -> None:
+    """Save the weights in the folder of the best epoch, if they are those of its end and are to be exported."""
+    position = session.position
+    # Not `step_of_epoch`: a resumed attempt with a larger global batch rounds it down, to 0 too.
+    between_epochs = position.epoch > 0 and not position.sums
+    if session.job.arguments.export == "best" and between_epochs and position.standing.best_epoch == position.epoch:
+        write_checkpoint(session, session.best)
 
 
 def write_checkpoint(session: Session, store: CheckpointStore) -> None:

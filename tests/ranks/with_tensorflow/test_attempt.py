@@ -10,18 +10,23 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import keras
 import numpy as np
 import pytest
 
 from shared.exit_codes import ExitCode
 from shared.manifest import FeatureSpec, Manifest
 from shared.record_framing import FRAME_OVERHEAD_BYTES, HEADER_BYTES, frame_record
+from shared.training_report import FILE_NAME, TrainingReport
 from tests.ranks.versions import ClosedVersion, job_arguments, write_version
 from tests.support.example_bytes import example_bytes
 from training_job import collective, training_loop
 from training_job.attempt import run
+from training_job.checkpoints.position import Position
+from training_job.checkpoints.store import CheckpointStore
 from training_job.collective import World
 from training_job.errors import (
+    CheckpointError,
     ConfigurationError,
     DataChangedError,
     DataError,
@@ -31,6 +36,7 @@ from training_job.errors import (
 )
 from training_job.job import prepare
 from training_job.liveness.interruptions import StopRequest
+from training_job.session import BEST_FOLDER
 
 PROGRAMS = Path(__file__).resolve().parents[1] / "programs"
 FEATURES = (FeatureSpec(name="image", kind="float", shape=(2, 2, 1)), FeatureSpec(name="label", kind="int64"))
@@ -179,6 +185,43 @@ def test_ranks_whose_weights_differ_from_the_roots_are_named(monkeypatch: pytest
         RanksPartedError, match=r"^After step 22 the weights of ranks \[1, 2\] differ from those of the root\."
     ):
         training_loop.check_equal_weights(session)
+
+
+def test_the_weights_of_the_best_epoch_survive_a_death_between_its_two_checkpoints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next attempt writes them again and exports them; no later epoch is better by so much."""
+    data = version(tmp_path, [[GOOD] * 8])
+    options = {"per_process_batch_size": 4, "export": "best", "minimum_delta": 1e9}
+    arguments = job_arguments(data, tmp_path, epochs=2, model_module=str(PROGRAMS / "linear.py"), **options)
+    save = CheckpointStore.save
+
+    def die(store: CheckpointStore, *content: Any) -> Path:
+        if store.folder.name == BEST_FOLDER:
+            raise InterruptedError
+        return save(store, *content)
+
+    monkeypatch.setattr(CheckpointStore, "save", die)
+    with pytest.raises(InterruptedError):
+        run(prepare(arguments, 1), StopRequest())
+    monkeypatch.setattr(CheckpointStore, "save", save)
+    keras.utils.clear_session(free_memory=False)  # variables have the names that they have in another process
+    run(prepare(arguments, 1), StopRequest())
+    report = TrainingReport.from_json((tmp_path / "report" / FILE_NAME).read_bytes())
+    assert (1, 2) == (report.details["exported_epoch"], len(report.epochs))
+
+
+def test_the_weights_of_another_epoch_are_not_exported_as_the_best(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The message names both epochs."""
+    data = version(tmp_path, [[GOOD] * 8])
+    monkeypatch.setattr(training_loop, "save_best", lambda _: None)
+    CheckpointStore(tmp_path / "checkpoints" / BEST_FOLDER, keep=1).save(Position(epoch=3), {})
+    with pytest.raises(
+        CheckpointError, match="has the weights of epoch 3 instead of the weights of the best epoch, 1"
+    ):
+        attempt(data, tmp_path, epochs=2, export="best", minimum_delta=1e9)
 
 
 def damage_record(shard: Path, number: int) -> int:

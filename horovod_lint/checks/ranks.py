@@ -9,11 +9,12 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from horovod_lint.checks.connection import is_distributed
+from horovod_lint.checks.data import depends_on_rank, divides_by_size
 from horovod_lint.findings import Finding
 from horovod_lint.reachability import leaves
 from horovod_lint.rules import RuleCode
 from horovod_lint.script import FunctionNode, argument_of, constant_of, keyword_of, last_name
-from horovod_lint.view import CallbackItem, View, callback_items, compiles, keras_fits, tape_steps, torch_steps
+from horovod_lint.view import CallbackItem, Fit, View, callback_items, compiles, keras_fits, tape_steps, torch_steps
 
 
 def check(view: View) -> Iterator[Finding]:
@@ -176,7 +177,7 @@ def _check_metrics(view: View) -> Iterator[Finding]:
     for fit in keras_fits(view):
         items = callback_items(view, fit.callbacks)
         for number, item in enumerate(items):
-            if _decides(item) and item.call is not None:
+            if _decides(item) and item.call is not None and not _sees_all_validation(view, fit, item):
                 yield from _decision_finding(view, item.call, items, number)
     yield from _loops_that_stop_early(view)
 
@@ -187,6 +188,16 @@ def _decides(item: CallbackItem) -> bool:
     best_only = keyword_of(item.call, "save_best_only")
     saves_best = item.name == "ModelCheckpoint" and best_only is not None and constant_of(best_only) is not False
     return item.name in _DECIDING or saves_best
+
+
+def _sees_all_validation(view: View, fit: Fit, item: CallbackItem) -> bool:
+    """Whether only the root saves the best model, by a metric on validation data that are the same on every rank."""
+    data, steps = keyword_of(fit.call, "validation_data"), keyword_of(fit.call, "validation_steps")
+    if item.call is None or not item.is_guarded or item.name != "ModelCheckpoint" or data is None:
+        return False
+    monitor = argument_of(item.call, 1, "monitor")
+    is_on_validation = monitor is None or str(constant_of(monitor)).startswith("val_")
+    return is_on_validation and not depends_on_rank(view, view.flow.reach(data)) and not divides_by_size(view, steps)
 
 
 def _decision_finding(view: View, call: ast.Call, items: list[CallbackItem], number: int) -> Iterator[Finding]:

@@ -109,6 +109,9 @@ def test_metrics_logged_by_every_rank_are_a_warning() -> None:
         [(AVERAGE, ""), (EARLY, "    tf.keras.callbacks.ReduceLROnPlateau(),\n")],
         [(AVERAGE, ""), (EARLY, ""), ("]\nif", f"]\ncallbacks.append({EARLY.strip()[:-1]})\nif")],
         [(AVERAGE, ""), ("]\nif", f"]\ncallbacks += [{AVERAGE.strip()}]\nif")],
+        [(AVERAGE, ""), (EARLY, ""), ("save_best_only", "monitor='loss', save_best_only")],
+        [(AVERAGE, ""), (EARLY, ""), ("validation_data=(x_val, y_val)", "validation_split=0.1")],
+        [(AVERAGE, ""), (EARLY, ""), ("x_val, y_val),", "x_val[hvd.rank() :: 2], y_val[hvd.rank() :: 2]),")],
     ],
 )
 def test_decisions_on_unaveraged_metrics_are_found(changes: list[tuple[str, str]]) -> None:
@@ -123,10 +126,11 @@ def test_decisions_on_unaveraged_metrics_are_found(changes: list[tuple[str, str]
         [(AVERAGE, "    Average(),\n"), ("callbacks = [", AVERAGING_CALLBACK)],
         [(AVERAGE, "    *more(),\n"), ("callbacks = [", "from mine import more\ncallbacks = [")],
         [(AVERAGE, ""), (EARLY, ""), (", save_best_only=True", "")],
+        [(AVERAGE, ""), (EARLY, "")],
     ],
 )
 def test_decisions_on_averaged_metrics_are_accepted(changes: list[tuple[str, str]]) -> None:
-    """Averaged first, by a callback of the script, perhaps by a module, or no decision."""
+    """Averaged first, by a callback of the script, perhaps by a module, no decision, or by the root on all data."""
     assert [] == found(spoilt(FIT, *changes))
 
 

@@ -104,7 +104,10 @@ def _counted(things: Iterable[_Thing], name: str, tally: Counter[str]) -> Iterat
 
 
 def _each(things: Iterable[_Thing], care: Callable[[_Thing], object]) -> Iterator[str]:
-    """Call ``care`` for each thing; yield the message of a failure and continue with the next thing."""
+    """Call ``care`` for each thing; yield the message of any failure and continue with the next thing.
+
+    An unexpected error of one thing must not stop the sweep of all others, now and in every later sweep.
+    """
     try:
         for thing in things:
             try:

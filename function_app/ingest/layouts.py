@@ -15,7 +15,7 @@ from datetime import datetime
 
 from function_app.config.pipelines import Pipeline
 from function_app.domain.records import NUM_BUCKETS, DatasetVersion, ShardRecord, ShardState
-from function_app.ingest.stored_shards import accepted_in_storage, accepted_rows, reject_gone
+from function_app.ingest.stored_shards import accepted_in_storage, accepted_rows, reject_former, reject_gone
 from function_app.services import IngestServices, RunServices
 
 logger = logging.getLogger(__name__)
@@ -109,7 +109,7 @@ class NamedVersion(VersionLayout):
         del written_at
         if accepted is None:
             accepted = self.services.ledger.accepted_in_bucket(self.version, shard.split, shard.bucket)
-        return accepted == _size_of(shard.bucket, shard.num_shards)
+        return accepted >= _size_of(shard.bucket, shard.num_shards)  # more: a late verdict of a former -of-N
 
     def may_be_whole(self) -> bool:
         """See VersionLayout."""
@@ -122,8 +122,12 @@ class NamedVersion(VersionLayout):
         })  # fmt: skip
 
     def whole(self, rows: Iterable[ShardRecord]) -> Whole | None:
-        """See VersionLayout. Rejects shards that were deleted."""
+        """See VersionLayout. Rejects shards that were deleted, and those of a former ``-of-N``."""
         accepted = accepted_rows(rows, self.pipeline)
+        # Read after the verdicts. A slow handler may write a verdict after its split's N has moved.
+        sizes = self.services.ledger.split_sizes(self.version)
+        reject_former(accepted, sizes, self.services)
+        accepted = [row for row in accepted if row.num_shards == sizes.get(row.split)]
         if not self._is_complete(accepted):
             return None  # A shard was rejected after the counters were read; the next accepted one closes.
         stored = accepted_in_storage(self.version, accepted, self.services.shards)

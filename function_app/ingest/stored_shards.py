@@ -199,6 +199,21 @@ def reject_gone(rows: Iterable[ShardRecord], services: IngestServices | RunServi
         services.history.record(version, "shard_rejected", message, code=code, shard=row.name)
 
 
+def reject_former(
+    rows: Iterable[ShardRecord], sizes: Mapping[str, int], services: IngestServices | RunServices
+) -> None:
+    """Reject accepted shards whose split now has another number of shards: they must not count with the new ones."""
+    for row in rows:
+        if row.state is not ShardState.ACCEPTED or row.num_shards == sizes.get(row.split, row.num_shards):
+            continue
+        message = f"{row.name} was deleted, and its split now has another number of shards"
+        reason = Reason(code=ReasonCode.SET_SIZE_CONTRADICTORY, shard=row.name, message=message)
+        now = services.clock()
+        # As in `reject_gone`, the verdict is on no content.
+        former = replace(row, etag="", state=ShardState.REJECTED, reasons=(reason,), validated_at=now)
+        services.ledger.record_shard(former)
+
+
 def listing_mark(version: DatasetVersion) -> str:
     """Return the name of the mark with the listing of a version that needs nothing, so that the sweep can skip it."""
     return f"inventory/{version}"

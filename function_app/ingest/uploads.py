@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
 
@@ -17,7 +17,7 @@ from function_app.domain.shard_paths import NotAShardError, ShardPlace, counted_
 from function_app.ingest.closing import close_if_whole, close_if_whole_without, close_version
 from function_app.ingest.rejected_copies import keep_rejected
 from function_app.ingest.rejections import add_first_rejection, with_packed_names
-from function_app.ingest.stored_shards import was_judged_for
+from function_app.ingest.stored_shards import reject_former, was_judged_for
 from function_app.ingest.time_budget import CONTINUED, validate_in_slices
 from function_app.ingest.validation_checkpoints import (
     StoredCheckpoint,
@@ -369,7 +369,7 @@ def claim_conflict(place: ShardPlace, services: IngestServices) -> str | None:
         return None
     holders = list(islice(_holders(place, size, services), MAX_NAMED))
     if not holders:
-        _void_verdicts(place, services)
+        reject_former(services.ledger.shards(version), {shard.split: shard.num_shards}, services)
         size = services.ledger.move_split_size(version, shard.split, held=size, num_shards=shard.num_shards)
         claimed[split] = size
         if size == shard.num_shards:
@@ -391,24 +391,6 @@ def _holders(place: ShardPlace, size: int, services: IngestServices) -> Iterator
             continue
         if (other.split, other.num_shards) == (place.shard.split, size):
             yield other.name
-
-
-def _void_verdicts(place: ShardPlace, services: IngestServices) -> None:
-    """Reject the deleted shards with another N: as accepted shards they would count together with the new ones."""
-    for row in services.ledger.shards(place.dataset_version):
-        is_other = row.split == place.shard.split and row.num_shards != place.shard.num_shards
-        if is_other and row.state is ShardState.ACCEPTED:
-            services.ledger.record_shard(_voided(row, services))
-
-
-def _voided(row: ShardRecord, services: IngestServices) -> ShardRecord:
-    reason = Reason(
-        code=ReasonCode.SET_SIZE_CONTRADICTORY,
-        shard=row.name,
-        message=f"{row.name} was deleted, and its split now has another number of shards",
-    )
-    # As in `reject_gone`, the verdict is on no content: a shard that comes back with its ETag must be judged again.
-    return replace(row, etag="", state=ShardState.REJECTED, reasons=(reason,), validated_at=services.clock())
 
 
 def _record_move(place: ShardPlace, services: IngestServices) -> None:

@@ -405,6 +405,24 @@ def test_a_verdict_that_comes_late_for_the_former_number_does_not_close(late_ind
     assert world.ledger.latest_generation(VERSION) is not None
 
 
+def test_a_verdict_that_comes_late_for_a_higher_former_number_does_not_keep_the_version_open() -> None:
+    """No shard of the new set has its position, so that no verdict replaces it."""
+    world, name = World(), "train-00017-of-00032.tfrecord"
+    world.upload_shards(name)
+    late = world.ledger.shard(VERSION, "train", 17)
+    delete(world, name)
+    world.upload_shards(*TRAIN_SHARDS)
+    assert late is not None
+    world.ledger.record_shard(late)
+    world.upload_shards(*VALIDATION_SHARDS)
+    generation, known = world.ledger.latest_generation(VERSION), world.ledger.shard(VERSION, "train", 17)
+    assert (3, ShardState.REJECTED, "") == (
+        generation and generation.num_shards,
+        known and known.state,
+        known and known.etag,
+    )
+
+
 def put_packed(world: World, content: bytes, sources: list[str]) -> None:
     """Put a shard, and a dataset.json that says what its records were packed from."""
     world.put(NAME, content)

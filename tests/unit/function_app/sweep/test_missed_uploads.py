@@ -40,6 +40,12 @@ def two_datasets() -> World:
     return world
 
 
+def time_for_one_turn() -> TimeBudget:
+    """The clock of one sweep, whose time is over after the first turn."""
+    looks = iter([0.0, 0.0, *[BUDGET_S] * 100])
+    return TimeBudget(seconds=lambda: next(looks))
+
+
 def test_datasets_take_turns() -> None:
     """The one shard of the letters comes right after the first message of the digits, not after all of them."""
     world = two_datasets()
@@ -79,9 +85,9 @@ def test_what_was_missed_since_is_sent_although_its_path_comes_before_what_was_s
 
 def test_a_sweep_out_of_time_is_continued_by_the_next_one() -> None:
     """It goes on to its other work, and the next sweep sends what is behind the last message."""
-    world, looks = two_datasets(), iter([0.0, 0.0, *[BUDGET_S] * 100])
+    world = two_datasets()
     all_time = world.services
-    world.services = replace(all_time, time_budget=TimeBudget(seconds=lambda: next(looks)))
+    world.services = replace(all_time, time_budget=time_for_one_turn())
     assert SHARDS_OF_A_TURN == run_sweep(world.services).shards_missed
     assert MANY + 1 - SHARDS_OF_A_TURN == run_sweep(all_time).shards_missed
     sent = [path for paths in messages(world) for path in paths]
@@ -97,8 +103,7 @@ def test_a_dataset_whose_listing_takes_all_the_time_does_not_starve_the_others()
     world.clock.move(minutes=5)
     sent = list[list[str]]()
     for _ in range(3):
-        looks = iter([0.0, 0.0, *[BUDGET_S] * 100])
-        world.services = replace(world.services, time_budget=TimeBudget(seconds=lambda looks=looks: next(looks)))
+        world.services = replace(world.services, time_budget=time_for_one_turn())
         run_sweep(world.services)
         sent.append([paths[0].partition("/")[0] for paths in messages(world)])
     assert [["digits"], ["digits", "letters"], ["digits", "letters", "signs"]] == sent

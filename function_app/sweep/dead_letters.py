@@ -52,7 +52,10 @@ def add_dead_letter(undelivered: Undelivered, services: Services) -> DeadLetter:
         _announce(letter, services)
         return letter
     known = services.ledger.dead_letter(letter.dead_letter_id)
-    if known is None or known.state is DeadLetterState.WAITING or not _is_later(letter, known):
+    if known is not None and known.state is DeadLetterState.WAITING:
+        _notify(known, services)  # again: the process that added it may have died before it wrote the notifications
+        return known
+    if known is None or not _is_later(letter, known):
         return known or letter  # added before, but not yet deleted at its source
     again = replace(
         letter,
@@ -145,6 +148,12 @@ def _announce(letter: DeadLetter, services: NotifyServices) -> None:
     name = letter.dead_letter_id
     text = f"{letter.source}: given up after {letter.tries} tries: {letter.error}"
     services.history.record(history_subject(letter), "dead_letter", text, dead_letter_id=name)
+    _notify(letter, services)
+
+
+def _notify(letter: DeadLetter, services: NotifyServices) -> None:
+    """Write the notifications about this death of a payload; existing ones stay."""
+    name = letter.dead_letter_id
     pipeline = services.pipelines.get(letter.subject.partition("/")[0])
     if pipeline is None:
         return

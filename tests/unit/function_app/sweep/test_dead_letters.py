@@ -98,6 +98,24 @@ def test_a_letter_is_notified_once() -> None:
     assert 2 == len(rows)
 
 
+def test_a_letter_whose_notification_was_not_written_is_notified_by_the_next_sweep(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its message is still in its source, because the letter's work was not done."""
+    world = World()
+    with monkeypatch.context() as patch:
+        patch.setattr(world.ledger, "add_notification", refuse)
+        with pytest.raises(ServiceUnavailableError):
+            collected(world, undelivered())
+    collected(world)
+    assert (2, ["dead_letter"]) == (len(world.ledger.notifications(PATH)), world.actions(PATH))
+
+
+def refuse(_: object) -> bool:
+    """Refuse a write."""
+    raise ServiceUnavailableError("write notification: storage answered 503")
+
+
 def test_a_replayed_upload_goes_back_to_its_queue() -> None:
     """It is unchanged; the letter and the history have the time."""
     world = World()

@@ -165,6 +165,12 @@ class Fit:
             argument_of(self.call, 1, "steps_per_epoch") if is_generator else keyword_of(self.call, "steps_per_epoch")
         )
 
+    @property
+    def shuffles(self) -> bool:
+        """Whether Keras shuffles the records: those of arrays, which have separate labels, by default."""
+        has_labels = last_name(self.call) == "fit" and argument_of(self.call, 1, "y") is not None
+        return has_labels and constant_of(argument_of(self.call, 8, "shuffle")) is not False
+
 
 @dataclass(frozen=True)
 class TapeStep:

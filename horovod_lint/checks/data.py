@@ -25,9 +25,10 @@ def _check_sharding(view: View) -> Iterator[Finding]:
         return
     for fit in keras_fits(view):
         if fit.data is not None and not fit.hides_arguments:
-            yield from _unsharded(view, fit.call, fit.data, fit.steps)
+            is_shuffled = fit.shuffles and not is_seeded_globally(view)
+            yield from _unsharded(view, fit.call, fit.data, fit.steps, is_shuffled=is_shuffled)
     for iterated in dict.fromkeys(loops_over_data(view)):
-        yield from _unsharded(view, iterated, iterated, None)
+        yield from _unsharded(view, iterated, iterated, None, is_shuffled=False)
 
 
 def _is_elastic(view: View) -> bool:
@@ -36,13 +37,15 @@ def _is_elastic(view: View) -> bool:
     return any(name.startswith("elastic") for name in names)
 
 
-def _unsharded(view: View, place: ast.expr, data: ast.expr, steps: ast.expr | None) -> Iterator[Finding]:
+def _unsharded(
+    view: View, place: ast.expr, data: ast.expr, steps: ast.expr | None, *, is_shuffled: bool
+) -> Iterator[Finding]:
     reach = view.flow.reach(data)
     if not reads_data(reach) or depends_on_rank(view, reach):
         return
     counted = reach.calls("take", "islice")
     share = divides_by_size(view, steps, *(argument for call in counted for argument in call.args))
-    if share and shuffles(view, reach):
+    if share and (is_shuffled or shuffles(view, reach)):
         message = "each rank runs its share of the steps on data that it draws from all data"
         yield view.finding(RuleCode.DATA_SAMPLED, place, message)
     elif share:

@@ -16,7 +16,8 @@ STEPS = "steps_per_epoch=50000 // 32 // hvd.size(), "
     [
         (spoilt(TAPE, (SHARD, "")), "for batch, (images, labels) in enumerate(dataset):"),
         (spoilt(FIT, (SLICED, ""), (STEPS, "")), "model.fit(x, y"),
-        (spoilt(FIT, (SLICED, "")), "model.fit(x, y"),
+        (spoilt(FIT, (SLICED, ""), (STEPS, f"{STEPS}shuffle=False, ")), "model.fit(x, y"),
+        (spoilt(FIT, (SLICED, "tf.random.set_seed(1)\n")), "model.fit(x, y"),
         (spoilt(TORCH, ("batch_size=64, sampler=sampler", "batch_size=64")), "for image, label in loader:"),
     ],
 )
@@ -47,12 +48,17 @@ def test_data_that_are_or_may_be_split_by_rank_are_accepted(data: str) -> None:
 def test_a_share_of_the_steps_on_data_in_an_order_of_its_own_is_advice() -> None:
     """Horovod's own examples do this; the same order on every rank would mean the same data."""
     drawn = "x = tf.data.Dataset.from_tensor_slices((x, y)).repeat().shuffle(1000).batch(32)\n"
-    script = spoilt(FIT, (SLICED, drawn))
+    script = spoilt(FIT, (SLICED, drawn), ("model.fit(x, y,", "model.fit(x,"))
     assert ["data_sampled"] == found(script)
     seeded = spoilt(script, ("shuffle(1000)", "shuffle(1000, seed=1)"))
     assert ["data_not_sharded"] == found(seeded)
     globally = spoilt(script, ("hvd.init()\n", "hvd.init()\ntf.random.set_seed(1)\n"))
     assert ["data_not_sharded"] == found(globally)
+
+
+def test_a_share_of_the_steps_on_arrays_is_advice() -> None:
+    """Keras shuffles arrays, on each rank in another order."""
+    assert ["data_sampled"] == found(spoilt(FIT, (SLICED, "")))
 
 
 @pytest.mark.parametrize(

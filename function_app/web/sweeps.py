@@ -15,7 +15,7 @@ from function_app.domain.option_sweeps import MAX_RUNS, OptionSweep, SweepVerdic
 from function_app.domain.run_states import SETTLED, RunState
 from function_app.runs.cancellation import cancel_sweep
 from function_app.runs.comparison import ComparedRun
-from function_app.runs.option_sweeps import compare, read_sweep, runs_of, verdict_of
+from function_app.runs.option_sweeps import compare, read_sweep, refused_best, runs_of, verdict_of, why_decided
 from function_app.runs.requests import asked_version
 from function_app.runs.sweep_requests import SweepRequest, request_sweep
 from function_app.services import Services
@@ -92,7 +92,9 @@ class OptionSweepBody(BaseModel):
     metric: str | None = Field(description="Metric that the runs are compared by; null if no model is registered.")
     higher_is_better: bool
     best: str | None = Field(description="The run whose model is registered; null before the end, or without one.")
-    reason: str | None = Field(description="How it was decided, or why it was canceled.")
+    reason: str | None = Field(
+        description="How it was decided, with why the best run was refused; or why it was canceled."
+    )
     runs: list[SweepRunBody]
 
     @classmethod
@@ -112,8 +114,8 @@ class OptionSweepBody(BaseModel):
         return cls(
             **{name: getattr(sweep, name) for name in cls.model_fields if hasattr(sweep, name) and name != "runs"},
             state=_state(verdict),
-            best=verdict.best if verdict else None,
-            reason=verdict.reason if verdict else None,
+            best=verdict.best if verdict and refused_best(verdict, rows) is None else None,
+            reason=why_decided(verdict, rows) if verdict else None,
             runs=runs,
         )
 

@@ -18,7 +18,7 @@ from function_app.runs.requests import request_run
 from function_app.runs.sweep_requests import SweepRequest, request_sweep, with_arguments
 from function_app.sweep.sweep import run_sweep
 from tests.support.world import ALL_SHARDS, PIPELINE, VERSION, World, own_script, read_pipeline
-from tests.unit.function_app.web.client import look
+from tests.unit.function_app.web.client import call, look
 
 RATES = {"learning_rate": [0.1, 0.03, 0.01]}
 DONE, WORSE, BEST = RunState.NOT_REGISTERED, 0.96, 0.99
@@ -123,6 +123,19 @@ def test_a_sweep_whose_runs_all_fail_says_so_once() -> None:
     for _ in range(2):
         run_sweep(world.services)
     assert ([], 1) == (list(world.ledger.unfinished_runs()), len(world.people.received))
+
+
+def test_a_sweep_whose_best_run_is_refused_says_why() -> None:
+    """Azure ML refuses its model: message, API and `landfall compare` do not call it registered."""
+    world, sweep = swept_world()
+    world.models.refusal = "the workspace is read-only"
+    runs = finish(world, sweep, WORSE, BEST, WORSE)
+    (sent,) = world.people.received
+    refused = f"val_accuracy 0.99; run {runs[1].run_id} is not registered: {runs[1].reason}"
+    assert "the workspace is read-only" in str(runs[1].reason)
+    assert f"no model is registered: the best of 3 runs that may be registered: {refused}." in sent.content["text"]
+    found = call(world, "GET", f"/api/sweeps/{sweep.sweep_id}").json()
+    assert (None, f"the best of 3 runs that may be registered: {refused}") == (found["best"], found["reason"])
 
 
 def test_a_notification_of_runs_that_report_very_much_is_bounded() -> None:

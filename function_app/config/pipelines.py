@@ -386,10 +386,16 @@ class Pipeline(Section):
 
     @model_validator(mode="after")
     def _first_attempt_has_time(self) -> Self:
-        hours, max_hours = self.train.num_nodes * self.train.timeout_s / 3600, self.attempts.max_node_hours
-        if max_hours is not None and hours > max_hours:
-            raise ValueError(f"attempts.max_node_hours must be at least {hours:g}: num_nodes times timeout_s")
+        if problem := self._too_long():
+            raise ValueError(problem)
         return self
+
+    def _too_long(self) -> str | None:
+        """Return why the first attempt may exceed the pipeline's node-hours."""
+        hours, max_hours = self.train.num_nodes * self.train.timeout_s / 3600, self.attempts.max_node_hours
+        if max_hours is None or hours <= max_hours:
+            return None
+        return f"attempts.max_node_hours must be at least {hours:g}: num_nodes times timeout_s"
 
     def with_label(self) -> Self:
         """Return the pipeline with the label that it trains on as the one of ``data``, if the file states none."""
@@ -450,6 +456,13 @@ class Pipeline(Section):
     def files(self) -> OwnFiles | None:
         """The files that the pipeline brings; None for none."""
         return self._files
+
+    def misfits(self) -> Iterator[str]:
+        """Yield what its limits and its clusters do not allow, once its machines are known."""
+        if too_long := self._too_long():
+            yield too_long
+        for machines in self._machines.values():
+            yield from self._misfits(machines)
 
     def _misfits(self, machines: Machines) -> Iterator[str]:
         """Yield the pipeline's demands that a cluster does not meet."""

@@ -169,13 +169,16 @@ def _is_number(text: str) -> bool:
 
 
 def _on_nodes(pipeline: Pipeline, num_nodes: int) -> Pipeline:
-    """Return the pipeline with another number of nodes. Raises OptionSweepError if its cluster has fewer."""
+    """Return the pipeline with another number of nodes. Raises OptionSweepError if it does not allow as many."""
     machines = pipeline.machines
     if not 1 <= num_nodes <= machines.max_nodes:
         raise OptionSweepError(
             f"num_nodes: expected 1 to {machines.max_nodes}, which cluster {machines.cluster} has; got {num_nodes}"
         )
-    return pipeline.model_copy(update={"train": pipeline.train.model_copy(update={"num_nodes": num_nodes})})
+    changed = pipeline.model_copy(update={"train": pipeline.train.model_copy(update={"num_nodes": num_nodes})})
+    if problems := list(changed.misfits()):  # the copy was not validated
+        raise OptionSweepError(f"num_nodes {num_nodes}: {'; '.join(problems)}")
+    return changed
 
 
 def _plans(

@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 
+from function_app.config.clusters import Clusters
+from function_app.config.pipeline_files import parse_clusters
+from function_app.config.pipelines import Attempts
 from function_app.domain.errors import NotFoundError, OptionSweepError, OverrideError, RunEndedError
 from function_app.domain.option_sweeps import OptionSweep, option_sets
 from function_app.domain.records import RunRecord
@@ -217,6 +220,31 @@ def test_a_sweep_that_is_not_allowed_queues_nothing(
     with pytest.raises(OptionSweepError, match=message):
         ask(world, rates, **asked)
     assert ([], []) == (world.ledger.runs(), world.requests.messages)
+
+
+@pytest.mark.parametrize(
+    ("attempts", "message"),
+    [
+        ({"max_node_hours": 2}, "num_nodes 4: attempts.max_node_hours must be at least 4: num_nodes times timeout_s"),
+        ({"max_cost": 12}, "num_nodes 4: attempts.max_cost must be at least 16, which one attempt may cost on"),
+        ({"other_clusters": ("landfall-a100",)}, "train.num_nodes is 4, cluster landfall-a100 has at most 2 nodes"),
+    ],
+)
+def test_more_nodes_than_the_pipeline_allows_for_an_attempt_are_refused(
+    attempts: dict[str, Any], message: str
+) -> None:
+    """The pipeline's limits hold for the nodes of the sweep, on each cluster that an attempt may run on."""
+    world = World()
+    world.upload_shards(*ALL_SHARDS)
+    priced = parse_clusters(
+        b"landfall-gpu: {sizes: [{vm_size: Standard_NC24ads_A100_v4, price_per_node_hour: 4}]}\n"
+        b"landfall-a100: {max_nodes: 2, sizes: [{vm_size: Standard_ND96asr_v4, price_per_node_hour: 27}]}\n",
+        "clusters.yaml",
+    )
+    world.change_pipeline(Clusters(clusters=priced), attempts=Attempts(**attempts))
+    with pytest.raises(OptionSweepError, match=message):
+        ask(world, num_nodes=4, max_node_hours=80)
+    assert [] == world.ledger.runs()
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -13,6 +15,7 @@ import tensorflow as tf
 from shared.job_arguments import JobArguments
 from shared.output_files import put_optional
 from shared.progress import Progress
+from shared.safe_text import shown
 from training_job.checkpoints.position import Position
 
 
@@ -41,13 +44,64 @@ def listeners_for(arguments: JobArguments) -> tuple[Listener, ...]:
     found: list[Listener] = [ProgressLines(arguments.epochs)]
     report = Path(arguments.report)
     if arguments.tensorboard:
-        found.append(TensorBoard(report / "tensorboard"))
+        found.append(OptionalListener("TensorBoard", lambda: TensorBoard(report / "tensorboard")))
     if arguments.mlflow or os.environ.get("MLFLOW_TRACKING_URI"):
-        # Imported here because it takes a second, and most trainings on this machine do without.
-        from training_job.reporting.mlflow_log import MlflowLog
-
-        found.append(MlflowLog(report / "mlflow", arguments))
+        found.append(OptionalListener("MLflow", lambda: _mlflow_log(report / "mlflow", arguments)))
     return tuple(found)
+
+
+def _mlflow_log(folder: Path, arguments: JobArguments) -> Listener:
+    # Imported here because it takes a second, and most trainings on this machine do without.
+    from training_job.reporting.mlflow_log import MlflowLog
+
+    return MlflowLog(folder, arguments)
+
+
+class OptionalListener:
+    """Calls a listener whose failure must not end the training; the first failure is printed.
+
+    Afterwards the listener is only closed: every call to a server that does not answer would delay all ranks.
+    """
+
+    def __init__(self, name: str, open_listener: Callable[[], Listener]) -> None:
+        self._name = name
+        self._failed = False
+        self._listener: Listener | None = None
+        with self._surviving():
+            self._listener = open_listener()
+
+    def within_epoch(self, position: Position, metrics: Mapping[str, float], images_per_s: float | None) -> None:
+        """See Listener."""
+        self._call(lambda listener: listener.within_epoch(position, metrics, images_per_s))
+
+    def epoch_ended(self, position: Position) -> None:
+        """See Listener."""
+        self._call(lambda listener: listener.epoch_ended(position))
+
+    def ended(self, report_folder: Path) -> None:
+        """See Listener."""
+        self._call(lambda listener: listener.ended(report_folder))
+
+    def close(self) -> None:
+        """See Listener."""
+        if self._listener is not None:
+            with self._surviving():
+                self._listener.close()
+
+    def _call(self, call: Callable[[Listener], None]) -> None:
+        if self._listener is not None and not self._failed:
+            with self._surviving():
+                call(self._listener)
+
+    @contextlib.contextmanager
+    def _surviving(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - it may come from any library, and the training goes on
+            if not self._failed:
+                problem = f"{self._name} fails and is not used any more: {shown(f'{type(error).__name__}: {error}')}"
+                print(problem, file=sys.stderr, flush=True)
+            self._failed = True
 
 
 class ProgressLines:

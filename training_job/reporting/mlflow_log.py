@@ -24,6 +24,8 @@ from training_job.checkpoints.position import Position
 EXPERIMENT = "landfall"
 _MAX_VALUE_CHARS = 500
 """MLflow's own limit for a parameter."""
+_PATIENCE = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "3", "MLFLOW_HTTP_REQUEST_TIMEOUT": "30"}
+"""Settings of MLflow, if the job has none: all ranks wait for a call, and its own limits add up to 20 minutes."""
 
 
 class MlflowLog:
@@ -32,6 +34,8 @@ class MlflowLog:
     def __init__(self, folder: Path, arguments: JobArguments) -> None:
         self._folder = folder
         self._local = Path(tempfile.mkdtemp(prefix="mlflow-"))
+        for name, value in _PATIENCE.items():
+            os.environ.setdefault(name, value)
         server = os.environ.get("MLFLOW_TRACKING_URI")
         if not server:
             # MLflow 3 writes files only if this variable allows it.

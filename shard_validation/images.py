@@ -231,8 +231,12 @@ def _decode_with_pillow(content: bytes, header: ImageHeader) -> Fault | None:
 
     try:
         with Image.open(io.BytesIO(content), formats=(header.image_format,)) as image:
+            if image.size != (header.width, header.height):  # Pillow takes the last header
+                return _undecodable(header, ReasonCode.IMAGE_CORRUPT, "another header of {} x {}".format(*image.size))
             image.draft(None, (1, 1))
             image.load()
+    except Image.DecompressionBombError as error:
+        return _undecodable(header, ReasonCode.IMAGE_TOO_LARGE, str(error))
     except (OSError, SyntaxError, ValueError, IndexError, struct.error, zlib.error) as error:
         truncated = "truncated" in str(error) or isinstance(error, (EOFError, IndexError))
         code = ReasonCode.IMAGE_TRUNCATED if truncated else ReasonCode.IMAGE_CORRUPT

@@ -168,6 +168,18 @@ def test_memory_of_separate_scans(before_scan: bytes, components: int, decoded_b
     assert decoded_bytes == read_image_header(memoryview(changed)).decoded_bytes
 
 
+@pytest.mark.parametrize(
+    ("size", "code"), [((160, 120), Code.IMAGE_CORRUPT), ((20_000, 20_000), Code.IMAGE_TOO_LARGE)]
+)
+def test_second_header(size: tuple[int, int], code: Code) -> None:
+    """A second header of another size, which decoders would use, is found before its pixels take memory."""
+    png, jpeg = image_bytes("PNG"), image_bytes("JPEG")
+    frame = jpeg.index(b"\xff\xc0")
+    second = jpeg[frame : frame + 5] + struct.pack(">HH", *size) + jpeg[frame + 9 : frame + 19]
+    contents = (png[:33] + png_of_size(*size)[8:33] + png[33:], jpeg[: frame + 19] + second + jpeg[frame + 19 :])
+    assert [code, code] == [code_of(content, ANY) for content in contents]
+
+
 def test_marker_walk_ends() -> None:
     """Fill bytes and bare markers before the frame are skipped; reaching the end is a truncation."""
     whole = image_bytes("JPEG")

@@ -238,7 +238,7 @@ def _decode_with_pillow(content: bytes, header: ImageHeader) -> Fault | None:
     except Image.DecompressionBombError as error:
         return _undecodable(header, ReasonCode.IMAGE_TOO_LARGE, str(error))
     except (OSError, SyntaxError, ValueError, IndexError, struct.error, zlib.error) as error:
-        truncated = "truncated" in str(error) or isinstance(error, (EOFError, IndexError))
+        truncated = "truncated" in str(error) or isinstance(error, IndexError)
         code = ReasonCode.IMAGE_TRUNCATED if truncated else ReasonCode.IMAGE_CORRUPT
         # Pillow's own message contains the address of the buffer, which differs from run to run
         seen = "content that Pillow does not recognise" if isinstance(error, UnidentifiedImageError) else str(error)

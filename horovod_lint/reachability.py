@@ -153,7 +153,7 @@ class Guards:
         return bool(uses) and all(self.is_guarded(use, depth + 1) or self.is_kept_for_root(use) for use in uses)
 
     def is_kept_for_root(self, node: ast.AST, depth: int = 0) -> bool:
-        """Whether a value is assigned to a name that only places reached by some ranks use."""
+        """Whether the value is assigned to a name that is read only in code that some ranks do not reach."""
         statement = self._script.statement_of(node)
         if depth >= _MAX_DEPTH or not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
             return False

@@ -97,7 +97,7 @@ class TableLog:
                 break
             if _sizes(state) != seen and not is_passed_over(state, newest.files):
                 return replace(state, changes_data=changes_data, files=dict(state.files))
-        # With the same files, a closing is of other content: that of a file was overwritten.
+        # If the files are the same, this closing differs because a file was overwritten in place.
         return replace(newest, changes_data=changes_data or _sizes(newest) == seen)
 
     def newest(self) -> TableVersion:

@@ -2,7 +2,7 @@
 
 Checks are compiled once per shard and called for every record. TFRecord examples and Parquet rows use the same checks
 of values. The values of an example are read in one of three ways, the cheapest first: in place, using the layout of
-an example that was parsed before; by walking through a large payload (both in `examples.layout`); by the protobuf
+an example that was parsed before; by walking through a large payload (both in `tfrecord.layout`); by the protobuf
 runtime.
 """
 

@@ -60,7 +60,7 @@ def place_of(mark: Any) -> str:
 
 
 class _Loader(BoundedNodes, yaml.BaseLoader):
-    """YAML whose scalars stay texts: what they mean in another version of YAML does not matter."""
+    """Loads every scalar as text, so that differences between YAML versions (`no`, `0777`) do not matter."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -49,7 +49,7 @@ class RecordSource(Protocol):
     def facts(self, shard: str) -> Iterator[RecordFacts]:
         """Yield the facts about each record of a shard that messages need, in order.
 
-        It is slow, for searches only.
+        It is slow, for searches only. Raises DataError if the shard cannot be read.
         """
         ...
 

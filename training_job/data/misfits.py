@@ -12,6 +12,7 @@ from shared.job_arguments import TrainingOptions
 from shared.manifest import ManifestShard
 from shared.safe_text import one_line, shown
 from shared.source_names import DATASET_FILE, MAX_FILE_BYTES, packed_from, read_sources
+from training_job.errors import DataError
 
 BUDGET_S = 120.0
 """Time limit of the search; all ranks wait meanwhile."""
@@ -29,7 +30,7 @@ class RecordFacts:
 
 
 ReadFacts = Callable[[str], Iterator[RecordFacts]]
-"""Maps a shard's name to its records, in their order."""
+"""Maps a shard's name to its records, in their order. Raises DataError if it cannot be read."""
 
 
 def find_misfit(
@@ -43,21 +44,25 @@ def find_misfit(
 ) -> str | None:
     """Return which option does not fit which record; None if all records that were read in time fit.
 
-    ``folder`` may have the dataset.json that names the sources of the records.
+    It is None, too, if a shard cannot be read. ``folder`` may have the dataset.json that names the sources of the
+    records.
     """
     until = clock() + budget_s
     lowest: tuple[int, ManifestShard, int] | None = None
     highest = lowest
-    for shard, index, record in _records(shards, read_facts):
-        if record.label is None or not record.has_image:
-            option = "image_feature" if record.label is not None else "label_feature"
-            return f"{option}: {_place(folder, shard, index)} has no {_wanted(options, option, record)}"
-        if lowest is None or record.label < lowest[0]:
-            lowest = (record.label, shard, index)
-        if highest is None or record.label > highest[0]:
-            highest = (record.label, shard, index)
-        if clock() > until:
-            break
+    try:
+        for shard, index, record in _records(shards, read_facts):
+            if record.label is None or not record.has_image:
+                option = "image_feature" if record.label is not None else "label_feature"
+                return f"{option}: {_place(folder, shard, index)} has no {_wanted(options, option, record)}"
+            if lowest is None or record.label < lowest[0]:
+                lowest = (record.label, shard, index)
+            if highest is None or record.label > highest[0]:
+                highest = (record.label, shard, index)
+            if clock() > until:
+                break
+    except DataError:
+        return None  # what cannot be read is already known, and is reported by the search for damage
     if lowest is None or highest is None:
         return None
     problems = label_misfits(options, lowest[0], highest[0])

@@ -44,7 +44,14 @@ class ParquetSource:
 
     def facts(self, shard: str) -> Iterator[RecordFacts]:
         """See RecordSource. An absent column is missing in every row, and is reported for the first row."""
-        with pq.ParquetFile(self.path_of(shard)) as file:
+        path = self.path_of(shard)
+        try:
+            yield from self._facts(path)
+        except (OSError, pa.ArrowException) as error:
+            raise DataError(f"Shard {path} cannot be read as Parquet: {error}.") from error
+
+    def _facts(self, path: Path) -> Iterator[RecordFacts]:
+        with pq.ParquetFile(path) as file:
             names = tuple(file.schema_arrow.names)
             if self.image.name not in names or self.label.name not in names:
                 label = 0 if self.label.name in names else None

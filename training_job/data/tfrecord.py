@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
+from google.protobuf.message import DecodeError
 
 from shared.manifest import FeatureSpec
 from shared.record_framing import compression_of_file
 from training_job.data.misfits import RecordFacts
+from training_job.errors import DataError
 from training_job.rank_plan import Lane
 
 READ_BUFFER_BYTES = 1 << 20
@@ -61,6 +63,12 @@ class TfrecordSource:
     def facts(self, shard: str) -> Iterator[RecordFacts]:
         """See RecordSource. An example without a map of features has none."""
         path = self.path_of(shard)
+        try:
+            yield from self._facts(path)
+        except (OSError, tf.errors.OpError, DecodeError) as error:
+            raise DataError(f"Shard {path} cannot be read as TFRecord: {error}.") from error
+
+    def _facts(self, path: Path) -> Iterator[RecordFacts]:
         for payload in tf.data.TFRecordDataset(str(path), _compression(path), READ_BUFFER_BYTES).as_numpy_iterator():
             features = tf.train.Example.FromString(payload).features.feature
             names = tuple(features)

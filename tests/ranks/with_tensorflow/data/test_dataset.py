@@ -18,12 +18,13 @@ import pytest
 import tensorflow as tf
 from tensorflow.python.eager import context
 
-from shared.job_arguments import JobArguments
+from shared.job_arguments import JobArguments, TrainingOptions
 from shared.manifest import FeatureSpec, ManifestShard
 from shared.record_framing import frame_record
 from tests.support.example_bytes import example_bytes
 from training_job.data.dataset import LaneData, RecordSource, SyntheticData, next_batch
 from training_job.data.images import decoder_for, image_shapes, training_augmentation
+from training_job.data.misfits import find_misfit
 from training_job.data.parquet import ParquetSource
 from training_job.data.tfrecord import TfrecordSource
 from training_job.errors import ConfigurationError, UnreadableDataError
@@ -241,6 +242,19 @@ def test_both_formats_tell_what_a_record_has(tmp_path: Path, data_format: str) -
     facts = list(source.facts("s"))
     assert [(3, True), (4, False), (None, True)] == [(record.label, record.has_image) for record in facts]
     assert {"image", "label", "note"} == set(facts[0].names)
+
+
+@pytest.mark.parametrize("kind", [ParquetSource, TfrecordSource])
+@pytest.mark.parametrize("content", [None, b"damaged", frame_record(b"no example")])
+def test_a_search_for_a_misfit_ends_at_a_shard_that_cannot_be_read(
+    tmp_path: Path, kind: Any, content: bytes | None
+) -> None:
+    """The error that led to the search is reported then, instead of another one."""
+    shard = number_of_shards("")[0]
+    if content is not None:
+        (tmp_path / shard.name).write_bytes(content)
+    source = kind(path_of=lambda name: tmp_path / name, image=PAIR, label=LABEL)
+    assert find_misfit([shard], source.facts, TrainingOptions(), tmp_path) is None
 
 
 def test_a_parquet_shard_without_the_column_says_so_once(tmp_path: Path) -> None:

@@ -23,6 +23,12 @@ if TYPE_CHECKING:
 MAX_BYTES = 1 << 10
 MAX_SKEW_S = 60
 TELEMETRY = ("APPLICATIONINSIGHTS_CONNECTION_STRING", "APPLICATIONINSIGHTS_AUTHENTICATION_STRING")
+_WITHOUT = {
+    "shards": "upload one shard of each closed version again, and the sweep validates the others of that version; "
+    "shards of open versions it validates by itself",
+    "versions": "upload one shard of each split of each version again: the last one closes the version",
+}
+"""Lost table → how its rows are made again. Without an upload, the sweep skips closed or judged versions."""
 AZURE = "https://management.azure.com/.default"
 
 
@@ -44,7 +50,7 @@ def storage_probes(
         yield Probe(part="storage", subject=subject, look=partial(look, connection, name))
     for name in queues:
         yield Probe(part="queues", subject=f"queue {name}", look=partial(_queue, host, name))
-    yield Probe(part="tables", subject="ledger", look=partial(_ledger, host, tables), fix="landfall reconcile")
+    yield Probe(part="tables", subject="ledger", look=partial(_ledger, host, tables), fix="")
 
 
 def _readable(connection: StorageConnection, name: str) -> str:
@@ -108,7 +114,8 @@ def _ledger(connection: StorageConnection, prefix: str) -> str:
     for lost, other in (("shards", "versions"), ("versions", "shards")):
         if lost in missing and in_use[other]:  # type: ignore[index]
             raise StorageRefusedError(
-                f"table {prefix}{lost} was deleted; it is there again, empty. The sweep validates the shards again"
+                f"table {prefix}{lost} was deleted; it exists again, empty. Restore its rows if you have a copy; "
+                f"otherwise {_WITHOUT[lost]}"
             )
     created = f"; created now: {', '.join(prefix + table for table in missing)}" if missing else ""
     return f"{len(wanted)} tables, which the app may read{created}"

@@ -10,7 +10,7 @@ import pytest
 from function_app.domain.records import DatasetVersion, ShardRecord
 from function_app.sweep.sweep import SweepReport, run_sweep
 from function_app.testing.ledger import MemoryLedger
-from tests.support.world import ALL_SHARDS, TRAIN_SHARDS, VERSION, World, shard_content
+from tests.support.world import ALL_SHARDS, TRAIN_SHARDS, VALIDATION_SHARDS, VERSION, World, shard_content
 
 
 class ScanCounter(MemoryLedger):
@@ -139,3 +139,26 @@ def test_a_name_that_cannot_be_listed_is_in_the_history_once_a_day() -> None:
     reasons = [entry.reason for entry in world.ledger.history(str(VERSION)) if entry.action == "blob_not_listed"]
     assert 1 == len(world.ledger.generation_rows)
     assert [True] == ["'digits/v1/train-00009'" in reason for reason in reasons]
+
+
+def test_one_shard_that_is_uploaded_again_has_the_sweep_validate_a_version_whose_verdicts_were_lost() -> None:
+    """The doctor says so of a lost table: by itself, the sweep skips a closed version whose blobs are the same."""
+    world, _ = settled_world()
+    world.ledger.shard_rows.clear()
+    world.ledger.counters.clear()
+    swept(world)
+    before = len(world.ledger.shard_rows)
+    world.put(TRAIN_SHARDS[0])
+    swept(world, times=3)
+    assert (0, len(ALL_SHARDS)) == (before, len(world.ledger.shard_rows))
+
+
+def test_one_shard_of_each_split_that_is_uploaded_again_closes_a_version_whose_closing_was_lost() -> None:
+    """The doctor says so of a lost table: by itself, the sweep does not know the version any more."""
+    world, _ = settled_world()
+    world.ledger.split_rows.clear()
+    world.ledger.generation_rows.clear()
+    swept(world)
+    before = len(world.ledger.generation_rows)
+    world.upload_shards(TRAIN_SHARDS[0], VALIDATION_SHARDS[0])
+    assert (0, 1) == (before, len(world.ledger.generation_rows))

@@ -121,6 +121,8 @@ DATA = "data"
 """The cause of a cancellation: a person, a newer generation of the data, or shards replaced during the run."""
 
 
+MAX_METRICS_CHARS = 16 << 10
+"""Maximum JSON of a run's metrics, and of its evidence."""
 OVERRIDE = "override"
 """Member of a run's evidence if a person overrode the gate: ``by``, ``why``, ``at``, and the ``gate``'s reason."""
 

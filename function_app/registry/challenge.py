@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -22,6 +23,8 @@ from function_app.services import RunServices
 from shared.training_report import TrainingReport
 
 MAX_INTERVALS = 20
+MAX_NAME_CHARS = 100
+"""Maximum length of the JSON of a metric's name that is stored; `register` names no longer ones."""
 MAX_REASON_CHARS = 1000
 
 
@@ -51,7 +54,8 @@ def own_intervals(run: RunRecord, report: TrainingReport, services: RunServices)
     try:
         results = read_examples(run, services.run_outputs)
         found = {}
-        for metric in [name for name in results.metrics if name in report.metrics][:MAX_INTERVALS]:
+        known = [name for name in results.metrics if name in report.metrics and has_short_name(name)]
+        for metric in known[:MAX_INTERVALS]:
             check_agrees(results, metric, report.metrics[metric])
             interval = results.interval(metric, seed_of(run.run_id, metric))
             found[metric] = [report.metrics[metric], interval.low, interval.high]
@@ -112,6 +116,11 @@ def _paired(
             raise ExamplesError(f"run {one.run_id} reports no {metric}")
         check_agrees(results, metric, stated[metric])
     return own, other
+
+
+def has_short_name(metric: str) -> bool:
+    """Whether a metric's name is short enough to be stored: a user's script may write names of any length."""
+    return len(json.dumps(metric)) - len('""') <= MAX_NAME_CHARS
 
 
 def compared_metric(register: Register) -> str | None:

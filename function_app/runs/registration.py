@@ -14,12 +14,12 @@ from function_app.domain.errors import SubmissionRefusedError
 from function_app.domain.failures import FailureClass
 from function_app.domain.jobs import TAG, ModelRegistration, runs_own_script, spec_from_json
 from function_app.domain.model_versions import CurrentModel, ModelVersion
-from function_app.domain.records import RunRecord
+from function_app.domain.records import MAX_METRICS_CHARS, RunRecord
 from function_app.domain.run_states import Actor, RunState
 from function_app.ingest.stored_shards import CLOCK_SKEW
 from function_app.notify.messages import evidence_in_words
 from function_app.planning.predictions import shown_pace
-from function_app.registry.challenge import compare_with, own_intervals
+from function_app.registry.challenge import compare_with, compared_metric, has_short_name, own_intervals
 from function_app.registry.gate import (
     GateError,
     MetricsOnlyReport,
@@ -62,7 +62,7 @@ def settle_completed(run: RunRecord, services: RunServices, *, by: Actor, beaten
     report = None
     try:
         report = read_report(run, services.run_outputs, services.jobs)
-        metrics = dict(report.metrics)
+        metrics = _kept_metrics(run, report, services)
         evidence = {"intervals": own_intervals(run, report, services)}
         register = check_completed(run, report, services)
         met = _registered_before(run, register.model, services)
@@ -76,7 +76,7 @@ def settle_completed(run: RunRecord, services: RunServices, *, by: Actor, beaten
         registration = _registration(run, register.model, report, superseded, _closing(run, services))
         why_not = _why_not_promoted(register, compared, superseded, worse)
         decision = decision_members(register, evidence, why_not, superseded)
-        registration = with_passport(registration, run, report, decision, services)
+        registration = with_passport(registration, run, replace(report, metrics=metrics), decision, services)
         _register(registration, run, services)
     except (GateError, SubmissionRefusedError) as error:
         blamed = error.failure_class if isinstance(error, GateError) else None
@@ -171,6 +171,30 @@ def _promoted(
     return {"promoted": False, "promotion": f"not promoted: {why_not}; landfall promote {name}:{version.version}"}
 
 
+def _kept_metrics(run: RunRecord, report: TrainingReport, services: RunServices) -> dict[str, float]:
+    """Return the metrics that fit into the run's row: those that ``register`` names, then the first others."""
+    pipeline = services.pipelines.get(run.dataset_version.dataset)
+    register = None if pipeline is None else pipeline.register_
+    named = [] if register is None else [*(one.metric for one in register.require), compared_metric(register)]
+    kept, num_chars = set[str](), 0
+    for name in dict.fromkeys([*named, *report.metrics]):
+        if name is None or name not in report.metrics:
+            continue
+        more = len(json.dumps({name: report.metrics[name]}))  # its braces are as long as a comma and a space
+        if has_short_name(name) and num_chars + more <= MAX_METRICS_CHARS:
+            kept.add(name)
+            num_chars += more
+    return {name: value for name, value in report.metrics.items() if name in kept}
+
+
+def _omitted_metrics(report: TrainingReport, kept: Mapping[str, float]) -> str:
+    """Return for the history how many metrics the run's row has no room for; empty if it has all."""
+    omitted = len(report.metrics) - len(kept)
+    if not omitted:
+        return ""
+    return f"; {omitted} of {len(report.metrics)} metrics are not stored: they are too many or have too long names"
+
+
 def _refuse_beaten(beaten: str | None) -> None:
     if beaten is not None:
         raise GateError(beaten)
@@ -200,6 +224,7 @@ def registration_by_person(
     """
     _check_data(run)
     report = report_as_far_as_there_is_one(run, services.run_outputs, services.jobs)
+    report = replace(report, metrics=_kept_metrics(run, report, services))
     check_machines(run, report)
     check_contents(run, report)
     superseded = superseded_by(run, services.ledger)
@@ -319,6 +344,7 @@ def _settled(
     run, moved = move_run(services.ledger, run, state, by=by, now=services.clock(), **members)
     if moved:
         machines = {} if report is None else {**_reported_machines(report), **_metrics_from(run, report)}
+        reason += "" if report is None else _omitted_metrics(report, run.metrics)
         services.history.record(run.run_id, f"run_{state}", reason, by=by, **machines)
         if report is not None:
             _trace_training(run, report, services.telemetry)

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from function_app.domain.records import (
+    MAX_METRICS_CHARS,
     DeadLetter,
     Generation,
     HistoryEntry,
@@ -27,7 +28,6 @@ MAX_REASONS_CHARS = 64 << 10
 MAX_STATISTICS_CHARS = 128 << 10
 MAX_SPEC_CHARS = 128 << 10
 MAX_CONTENT_CHARS = 128 << 10
-MAX_METRICS_CHARS = 16 << 10
 MAX_DETAILS_CHARS = 64 << 10
 MAX_LOG_TAIL_CHARS = 64 << 10
 MAX_TEXT_CHARS = 16 << 10

@@ -12,7 +12,6 @@ from function_app.adapters.tables.row_limits import (
     MAX_CONTENT_CHARS,
     MAX_DETAILS_CHARS,
     MAX_LOG_TAIL_CHARS,
-    MAX_METRICS_CHARS,
     MAX_SPEC_CHARS,
     MAX_STATISTICS_CHARS,
     MAX_TEXT_CHARS,
@@ -22,7 +21,14 @@ from function_app.adapters.tables.row_limits import (
     bounded_shard,
 )
 from function_app.adapters.tables.rows import from_columns, to_columns
-from function_app.domain.records import HistoryEntry, NotificationRecord, RunRecord, ShardRecord, ShardState
+from function_app.domain.records import (
+    MAX_METRICS_CHARS,
+    HistoryEntry,
+    NotificationRecord,
+    RunRecord,
+    ShardRecord,
+    ShardState,
+)
 from shard_validation import Reason, ReasonCode
 from tests.support.ledger_records import history_entry, notification_record, run_record, shard_record
 

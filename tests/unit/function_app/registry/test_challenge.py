@@ -81,6 +81,18 @@ def test_the_first_model_is_registered_and_promoted() -> None:
     assert (0.96, True) == (value, 0.93 < low < 0.96 < high < 0.99)
 
 
+def test_a_metric_with_a_long_name_gets_no_interval() -> None:
+    """Otherwise the intervals would not fit into the run's row."""
+    world = World()
+    run = world.train()
+    names = [f"{number:02}{'x' * 1000}" for number in range(20)]
+    columns: dict[str, Any] = {name: [0.5] * NUMBER for name in names}
+    world.run_outputs.write(examples_path(run), results(384, **columns))
+    world.write_report(run, {"val_accuracy": 0.96, **{f"val_{name}": 0.5 for name in names}})
+    world.jobs.become(run.run_id, "Completed")
+    assert ["val_accuracy"] == list(world.follow(run).evidence["intervals"])
+
+
 def test_a_better_model_is_promoted_with_the_interval_in_words() -> None:
     """It is in the run, in its history and in the notification."""
     world = challenge(results(396), 0.99)

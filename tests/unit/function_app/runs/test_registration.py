@@ -95,6 +95,22 @@ def test_a_refused_tag_does_not_undo_a_registration(monkeypatch: pytest.MonkeyPa
     assert (run.model_version, False) == (current.version, current.is_tagged)
 
 
+@pytest.mark.parametrize(("accuracy", "state"), [(0.97, RunState.REGISTERED), (0.5, RunState.NOT_REGISTERED)])
+def test_more_metrics_than_a_row_takes_are_left_out(accuracy: float, state: RunState) -> None:
+    """Those that the pipeline names are kept, and the history says how many are not."""
+    world = World()
+    run = world.upload_version()
+    others = {f"class_{number:03}_precision_of_validation": number / 7 for number in range(400)}
+    world.write_report(run, {"x" * 101: 1.0, **others, "val_accuracy": accuracy})
+    world.jobs.become(run.run_id, "Completed")
+    run = world.follow(run)
+    assert (state, accuracy) == (run.state, run.metrics["val_accuracy"])
+    assert "x" * 101 not in run.metrics
+    assert 200 < len(run.metrics) < 400
+    [entry] = [entry for entry in world.ledger.history(run.run_id) if entry.action == f"run_{state}"]
+    assert f"; {402 - len(run.metrics)} of 402 metrics are not stored" in entry.reason
+
+
 @pytest.mark.parametrize("rule", ["register", "keep"])
 def test_what_happens_after_a_registration_does_not_change_it(monkeypatch: pytest.MonkeyPatch, rule: str) -> None:
     """Azure ML throttles the tag, and new data close before the next try: the version stays the current one."""

@@ -25,10 +25,11 @@ _DIGEST_CHARS = 16
 _VERSION = r"[A-Za-z0-9][A-Za-z0-9.!+_-]{0,99}"
 _PACKAGE = r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9])?"
 _PIP_PIN = re.compile(rf"{_PACKAGE}(?:\[[A-Za-z0-9._, -]{{1,200}}\])? *== *{_VERSION}(?: *;[^;]{{1,200}})?")
-_CONDA_PIN = re.compile(rf"(?:[A-Za-z0-9_-]{{1,50}}::)?{_PACKAGE} *={{1,2}} *{_VERSION}(?:={_VERSION})?")
+_CONDA_PIN = re.compile(rf"(?:[A-Za-z0-9_-]{{1,50}}::)?{_PACKAGE} *(?:== *{_VERSION}|= *{_VERSION}={_VERSION})")
+"""With one `=` and without a build, conda takes any version that begins so: `numpy=2` is also 2.4.1."""
 _CONDA_MEMBERS = frozenset({"name", "channels", "dependencies", "variables"})
-_FOR_REQUIREMENTS = ("python=3.11", "pip=24.2")
-"""What a list of pip requirements is installed with: the Python of Landfall's training."""
+_FOR_REQUIREMENTS = ("python==3.11.9", "pip==24.2")
+"""What a list of pip requirements is installed with: the minor version of Python that Landfall's training has."""
 
 
 def _by_digest(image: str) -> str:
@@ -121,7 +122,7 @@ def _of_conda(content: bytes, name: str) -> dict[str, Any]:
     if not isinstance(listed, list):
         raise PipelineError(f"{name}: is no conda file, since it has no list of dependencies")
     unknown = members.keys() - _CONDA_MEMBERS
-    problems = [f"{setting_value(one)} is no member that is used; remove it" for one in sorted(unknown)]
+    problems = [f"{setting_value(one)} has no effect here; remove it" for one in sorted(unknown)]
     packages, pip = [one for one in listed if isinstance(one, str)], list[str]()
     for one in (one for one in listed if not isinstance(one, str)):
         found = one.get("pip") if isinstance(one, dict) and set(one) == {"pip"} else None
@@ -130,7 +131,9 @@ def _of_conda(content: bytes, name: str) -> dict[str, Any]:
         else:
             pip += found
     problems += [
-        f"{setting_value(one)} is not pinned; write NAME=VERSION" for one in packages if not _CONDA_PIN.fullmatch(one)
+        f"{setting_value(one)} is not pinned; write NAME==VERSION"
+        for one in packages
+        if not _CONDA_PIN.fullmatch(one)
     ]
     _refuse(name, [*problems, *_pip_problems(pip), *_count_problems([*packages, *pip])])
     return dict(members)

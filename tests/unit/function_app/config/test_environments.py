@@ -28,7 +28,7 @@ def test_pip_requirements_become_a_conda_file_that_says_all(tmp_path: Path) -> N
     own = read_environment(tmp_path, written(tmp_path, "own.txt", text))
     assert (
         None,
-        ["python=3.11", "pip=24.2", {"pip": ["numpy==2.0.1", "scipy[all]==1.14 ; python_version > '3.8'"]}],
+        ["python==3.11.9", "pip==24.2", {"pip": ["numpy==2.0.1", "scipy[all]==1.14 ; python_version > '3.8'"]}],
     ) == (
         own.image,
         json.loads(own.conda_file or "")["dependencies"],
@@ -57,10 +57,11 @@ def test_the_version_follows_the_content_and_what_it_is_installed_on(tmp_path: P
         ("a.txt", "# nothing\n", "must list 1 to 500 packages, got 0"),
         ("a.txt", "a==1\n" * 501, "got 501"),
         ("a.txt", "a" * (300 << 10), "is larger than"),
-        ("a.yaml", "dependencies: [numpy]\n", "'numpy' is not pinned; write NAME=VERSION"),
+        ("a.yaml", "dependencies: [numpy]\n", "'numpy' is not pinned; write NAME==VERSION"),
+        ("a.yaml", "dependencies: [numpy=2.0.2]\n", "'numpy=2.0.2' is not pinned; write NAME==VERSION"),
         ("a.yaml", "dependencies: [{pip: [numpy]}]\n", "'numpy' is not pinned; write NAME==VERSION"),
-        ("a.yaml", "dependencies: [3, a=1]\n", "must be texts, and one mapping pip"),
-        ("a.yaml", "prefix: /x\ndependencies: [a=1]\n", "'prefix' is no member that is used"),
+        ("a.yaml", "dependencies: [3, a==1]\n", "must be texts, and one mapping pip"),
+        ("a.yaml", "prefix: /x\ndependencies: [a==1]\n", "'prefix' has no effect here; remove it"),
         ("a.yaml", "- a=1\n", "is no conda file"),
         ("a.yaml", "dependencies: [a=1\n", "not valid YAML"),
     ],
@@ -77,9 +78,9 @@ def test_what_would_not_be_exact_or_does_not_install_is_refused(
 
 def test_a_conda_file_is_taken_over(tmp_path: Path) -> None:
     """Channels, builds and a list for pip too."""
-    text = "channels: [conda-forge]\ndependencies: [python=3.11, 'conda-forge::a=1=h_0', {pip: [b==2]}]\n"
+    text = "channels: [conda-forge]\ndependencies: [python==3.11.9, 'conda-forge::a=1=h_0', {pip: [b==2]}]\n"
     own = read_environment(tmp_path, written(tmp_path, "a.yaml", text))
-    assert ["python=3.11", "conda-forge::a=1=h_0", {"pip": ["b==2"]}] == json.loads(own.conda_file or "")[
+    assert ["python==3.11.9", "conda-forge::a=1=h_0", {"pip": ["b==2"]}] == json.loads(own.conda_file or "")[
         "dependencies"
     ]
 

@@ -60,7 +60,10 @@ def open_root_socket(*, one_node: bool) -> tuple[socket.socket, RootAddress]:
 
 
 class HeartbeatThread:
-    """Sends this rank's heartbeats and watches others: the root watches all ranks, a rank watches the root."""
+    """Sends this rank's heartbeats and watches others: the root watches all ranks, a rank watches the root.
+
+    Only the root judges a standstill: a rank does not know whether another one is in a place that may take long.
+    """
 
     def __init__(
         self,
@@ -78,7 +81,7 @@ class HeartbeatThread:
     def start_root(self, receiver: socket.socket, address: RootAddress, liveness: Liveness) -> None:
         """Listen, answer and watch all ranks."""
         receiver.settimeout(self._interval_s)
-        self._start(receiver, liveness, lambda: self._receive(receiver, address, liveness, answer=True))
+        self._start(receiver, lambda: self._receive(receiver, address, liveness, answer=True), liveness.verdict)
 
     def start_rank(self, address: RootAddress, liveness: Liveness) -> None:
         """Send heartbeats, and watch the root by its answers."""
@@ -90,7 +93,7 @@ class HeartbeatThread:
             _send(sender, self._heartbeat(), address.key, targets)
             self._receive(sender, address, liveness, answer=False)
 
-        self._start(sender, liveness, send_and_receive)
+        self._start(sender, send_and_receive, liveness.lost)
 
     def stop(self) -> None:
         """Stop sending and watching; the thread ends within an interval."""
@@ -101,12 +104,12 @@ class HeartbeatThread:
         if self._thread is not None:
             self._thread.join()
 
-    def _start(self, link: socket.socket, liveness: Liveness, communicate: Callable[[], None]) -> None:
+    def _start(self, link: socket.socket, communicate: Callable[[], None], judge: Callable[[], str | None]) -> None:
         def watch() -> None:
             with link:
                 while not self._stopped.is_set():
                     communicate()
-                    verdict = liveness.verdict()
+                    verdict = judge()
                     if verdict and not self._stopped.is_set():
                         self._give_up(verdict)
 

@@ -84,14 +84,20 @@ class Liveness:
 
     def verdict(self) -> str | None:
         """Return the error text that ends the training; None if there is no problem."""
+        if lost := self.lost():
+            return lost
+        if self._stand_still(self._clock(), self._patience_s):
+            return _standstill({rank: r.heartbeat for rank, r in self._received.items()}, self._timeout_s)
+        return None
+
+    def lost(self) -> str | None:
+        """Return the error text about a rank that is silent, or never sent a heartbeat; None if there is none."""
         now = self._clock()
         silent = [r for r in self._received.values() if now - r.at > self._timeout_s]
         if silent:
             return _silence(min(silent, key=lambda r: r.heartbeat.rank), now)
         if self._awaited and self._stand_still(now, lambda _: self._timeout_s):
             return _absence(self._awaited, [r.heartbeat for r in self._received.values()], self._timeout_s)
-        if self._stand_still(now, self._patience_s):
-            return _standstill({rank: r.heartbeat for rank, r in self._received.items()}, self._timeout_s)
         return None
 
     def _stand_still(self, now: float, patience_s: Callable[[Heartbeat], float]) -> bool:

@@ -168,6 +168,16 @@ def test_a_rank_without_datagrams_that_takes_part_is_left_alone(root: Rank, cloc
     assert [] == root.verdicts
 
 
+def test_only_the_root_judges_a_standstill(root: Rank, rank: Rank, clock: Clock, address: RootAddress) -> None:
+    """A third rank, which only the root knows, may be in a place that takes long."""
+    del address
+    root.moves = rank.moves = False
+    for _ in range(HALF_TIMEOUTS):
+        pass_half_a_timeout(clock, (root, 0), (root, 1), (rank, 0), (rank, 1))
+    assert root.verdicts[0].startswith("All 2 ranks have been in 'step'")
+    assert [] == rank.verdicts
+
+
 def test_datagrams_without_the_key_are_ignored(root: Rank, rank: Rank, clock: Clock, address: RootAddress) -> None:
     """A stranger cannot keep a dead rank alive, nor end the root's thread."""
     forged = json.dumps({"rank": 1, "count": 1, "place": "x", "step": 1, "host": "x", "process_id": 1}).encode()

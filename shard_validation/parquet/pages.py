@@ -23,7 +23,7 @@ _USUAL_HEADER_BYTES = 256
 _MAX_HEADER_VALUES = 200
 MAX_PAGE_VALUES = 1 << 26
 MAX_PAGES = 1 << 20
-"""Of one column chunk; the validator keeps 16 bytes for each."""
+"""In one column chunk; the validator keeps 16 bytes for each."""
 MAX_STREAMED_BYTES = (1 << 31) - 1
 """The largest size that a header can state."""
 _PLAIN_ENCODINGS = frozenset({0, 2})

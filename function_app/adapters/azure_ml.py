@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
-from function_app.adapters.azure_ml_logs import JobLogs, run_details
+from function_app.adapters.azure_ml_logs import MAX_CODES, JobLogs, with_end
 from function_app.adapters.azure_ml_metrics import read_metrics, tracking_client
 from function_app.adapters.azure_ml_pace import Pace
 from function_app.adapters.connections import credential
@@ -177,7 +177,7 @@ class AzureMLJobs:
         )
 
     def status(self, name: str) -> JobStatus | None:
-        """See JobService. One GET, and another one for the message of a failed or canceled job."""
+        """See JobService. One GET, and another one for the end of a failed or canceled job."""
         from azure.core.exceptions import ResourceNotFoundError
 
         with self._client.errors(f"look at job {name}"):
@@ -186,10 +186,7 @@ class AzureMLJobs:
                 status = _status(client.jobs.get(name))
             except ResourceNotFoundError:
                 return None
-            if status.status not in ("Failed", "Canceled"):
-                return status
-            message, code = failure(client, name)
-        return JobStatus(**{**vars(status), "error": message, "error_code": code})
+            return with_end(client, status) if status.status in ("Failed", "Canceled") else status
 
     def cancel(self, name: str) -> None:
         """See JobService. Does not wait for the job to end."""
@@ -428,34 +425,8 @@ def _says(error: HttpResponseError, marks: tuple[str, ...]) -> bool:
     return error.status_code == HTTPStatus.BAD_REQUEST and any(mark in str(error) for mark in marks)
 
 
-MAX_CODES = 5
 _CODE = re.compile(r'"code": "(\w+)"')
 """Inner codes in the additional information of a response, as the SDK's error prints it."""
-
-
-def failure(client: MLClient, name: str) -> tuple[str | None, str | None]:
-    """Return the service's message for a failed job, and its codes such as ``UserError/ExecutionFailed``.
-
-    Both are None if the run history, another service than that of the jobs, does not have the job.
-    """
-    from azure.core.exceptions import ResourceNotFoundError
-
-    try:
-        error = getattr(run_details(client, name), "error", None)
-    except ResourceNotFoundError:
-        return None, None
-    root = getattr(error, "error", None)
-    message = getattr(root, "message", None)
-    words = " ".join(str(message).split())[:MAX_DETAIL_CHARS] if message else None
-    return words, "/".join(_codes(root)) or None
-
-
-def _codes(error: Any) -> list[str]:
-    codes: list[str] = []
-    while error is not None and len(codes) < MAX_CODES:
-        codes += [str(error.code)[:100]] if getattr(error, "code", None) else []
-        error = getattr(error, "inner_error", None)
-    return codes
 
 
 @contextmanager

@@ -1,5 +1,6 @@
-"""The logs of a job's ranks, read at signed addresses or with the app's identity from the workspace's storage.
+"""What the run history knows of a job: how it ended, and the logs of its ranks.
 
+Logs are read at signed addresses, or with the app's identity from the workspace's storage.
 If a workspace's storage accepts no keys, the addresses may be missing or unreadable. Then the log is read from the
 container of the workspace's artifacts, where Azure ML stores it as ``ExperimentRun/dcid.<job>/user_logs/…``.
 """
@@ -9,12 +10,13 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from function_app.adapters.connections import client_options, credential
 from function_app.domain.errors import LogUnreadableError
-from function_app.domain.jobs import LogPart
+from function_app.domain.jobs import JobStatus, LogPart
 
 if TYPE_CHECKING:
     from azure.ai.ml import MLClient
@@ -24,6 +26,8 @@ ARTIFACTS = "workspaceartifactstore"
 """The datastore that every workspace has for its artifacts."""
 MAX_LOGS = 5000
 """Maximum number of log files that are listed; the root's is among the first by name."""
+MAX_MESSAGE_CHARS = 2000
+MAX_CODES = 5
 _NO_ADDRESS = frozenset({401, 403, 404, 409})
 """Statuses for a URL without a signature: the storage account has no keys or no anonymous access."""
 
@@ -97,6 +101,36 @@ class JobLogs:
 def run_details(client: MLClient, name: str) -> Any:
     """Return the run history's details of a job. The SDK has no public call for them."""
     return client.jobs._runs_operations.get_run_details(name)  # noqa: SLF001 (a contract test covers the call)
+
+
+def with_end(client: MLClient, status: JobStatus) -> JobStatus:
+    """Return the status of a failed or canceled job with the service's message, its codes, and how long it ran.
+
+    The status is unchanged if the run history, another service than that of the jobs, does not have the job.
+    """
+    from azure.core.exceptions import ResourceNotFoundError
+
+    try:
+        details = run_details(client, status.name)
+    except ResourceNotFoundError:
+        return status
+    root = getattr(getattr(details, "error", None), "error", None)
+    message = getattr(root, "message", None)
+    start, end = (getattr(details, name, None) for name in ("start_time_utc", "end_time_utc"))
+    return replace(
+        status,
+        error=" ".join(str(message).split())[:MAX_MESSAGE_CHARS] if message else None,
+        error_code="/".join(_codes(root)) or None,
+        ran_s=(end - start).total_seconds() if start and end else None,
+    )
+
+
+def _codes(error: Any) -> list[str]:
+    codes: list[str] = []
+    while error is not None and len(codes) < MAX_CODES:
+        codes += [str(error.code)[:100]] if getattr(error, "code", None) else []
+        error = getattr(error, "inner_error", None)
+    return codes
 
 
 def log_of(rank: int, names: Iterable[str]) -> str | None:

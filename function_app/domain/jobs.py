@@ -105,6 +105,8 @@ class JobStatus:
     """The service's message for a failed job, if there is one."""
     error_code: str | None = None
     """The service's error codes, outermost first: ``UserError/ExecutionFailed``."""
+    ran_s: float | None = None
+    """For a failed or canceled job, the time from its start to its end by Azure ML's clock; None if unknown."""
 
 
 @dataclass(frozen=True, kw_only=True)

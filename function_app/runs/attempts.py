@@ -151,7 +151,7 @@ def _evidence(run: RunRecord, status: JobStatus, log: JobLog, services: RunServi
         error=status.error or "",
         log_tail=log.tail or "",
         log_problem=log.problem,
-        ran_s=(services.clock() - since).total_seconds(),
+        ran_s=(services.clock() - since).total_seconds() if status.ran_s is None else status.ran_s,
         timeout_s=float(run.spec["timeout_s"]),
     )
 

@@ -56,9 +56,19 @@ class MemoryJobs:
     unpublished: set[str] = field(default_factory=set)
     """ARM ids of files, environments and code that are not published; all others are."""
 
-    def become(self, name: str, status: str, *, error: str | None = None, error_code: str | None = None) -> None:
+    def become(
+        self,
+        name: str,
+        status: str,
+        *,
+        error: str | None = None,
+        error_code: str | None = None,
+        ran_s: float | None = None,
+    ) -> None:
         """Change a job's status to one of Azure ML's."""
-        self.statuses[name] = replace(self.statuses[name], status=status, error=error, error_code=error_code)
+        self.statuses[name] = replace(
+            self.statuses[name], status=status, error=error, error_code=error_code, ran_s=ran_s
+        )
 
     def forget(self, name: str) -> None:
         """Delete a job, as the deletion of the workspace does."""

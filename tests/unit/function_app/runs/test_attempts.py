@@ -223,6 +223,23 @@ def test_the_pipelines_own_remedy_goes_before_the_built_in_one() -> None:
     assert ("timeout", 2) == (world.stands(run).failure_class, world.ledger.runs()[0].attempt)
 
 
+@pytest.mark.parametrize(
+    ("ran_s", "minutes", "expected"), [(3601.0, 56, ("timeout", 2)), (3500.0, 64, ("canceled", 1))]
+)
+def test_azure_mls_clock_decides_whether_a_job_reached_its_time_limit(
+    ran_s: float, minutes: int, expected: tuple[str, int]
+) -> None:
+    """Landfall may see the start or the end of a job only with the next sweep."""
+    world = world_with(remedies={FailureClass.TIMEOUT: Remedy.RESUME})
+    run = world.upload_version()
+    world.jobs.become(run.run_id, "Running")
+    world.follow(run)
+    world.clock.move(minutes=minutes)
+    world.jobs.become(run.run_id, "Canceled", ran_s=ran_s)
+    world.follow(run)
+    assert expected == (world.stands(run).failure_class, world.ledger.runs()[0].attempt)
+
+
 def test_node_hours_are_bounded_and_the_next_attempt_gets_what_is_left() -> None:
     """Two nodes for 1.25 hours of 3 leave two nodes 15 minutes, and then nothing."""
     world = world_with(max_node_hours=3.0)

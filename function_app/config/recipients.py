@@ -34,9 +34,10 @@ def _zone(name: str) -> str:
 
 
 def _time_of_day(value: object) -> object:
-    """Return ``20:00`` for 1200: YAML reads a time without quotes as a number of base 60."""
-    is_number = isinstance(value, int) and not isinstance(value, bool)
-    return f"{value // 60:02}:{value % 60:02}" if is_number else value  # type: ignore[operator]
+    """Check a time of day. A number is not one: nothing says whether 700 is 07:00."""
+    if not isinstance(value, str) or not re.fullmatch(r"([01][0-9]|2[0-3]):[0-5][0-9]", value, re.ASCII):
+        raise ValueError('must be a time from "00:00" to "23:59", in quotes')
+    return value
 
 
 def _outcome(name: str) -> str:
@@ -46,11 +47,7 @@ def _outcome(name: str) -> str:
 
 
 Setting = Annotated[str, matching(r"[A-Z][A-Z0-9_]{0,127}", "the name of an app setting, such as LANDFALL_TEAM")]
-TimeOfDay = Annotated[
-    str,
-    BeforeValidator(_time_of_day),
-    matching(r"([01][0-9]|2[0-3]):[0-5][0-9]", 'a time from "00:00" to "23:59", in quotes'),
-]
+TimeOfDay = Annotated[str, BeforeValidator(_time_of_day)]
 OutcomeName = Annotated[str, AfterValidator(_outcome)]
 
 

@@ -135,6 +135,11 @@ def problems(old: str, new: str) -> tuple[str, ...]:
             "webhook: https://x",
             "notify.1.webhook: must be the name of an app setting",
         ),
+        (
+            "- topic",
+            "- apprise: LANDFALL_TEAM\n    quiet_hours: {begin: '20:00', end: 700, zone: UTC}",
+            'notify.0.quiet_hours.end: must be a time from "00:00" to "23:59", in quotes',
+        ),
     ],
 )
 def test_an_error_names_file_field_problem_and_value(old: str, new: str, problem: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from typing import Annotated
@@ -112,11 +111,6 @@ class PlanFacts:
     prices: Prices | None = None
     problems: tuple[str, ...] = ()
     """Problem with ``prices.yaml``; plans then have neither prices nor figures."""
-
-    @property
-    def names(self) -> Mapping[str, object]:
-        """The clusters by name."""
-        return self.clusters.clusters
 
     @property
     def currency(self) -> str:

@@ -54,12 +54,10 @@ def validate_in_slices(
 
 
 def is_under_way(place: ShardPlace, facts: BlobFacts, services: IngestServices) -> bool:
-    """Whether another execution worked on this content a short while ago and may still be running."""
+    """Whether another execution worked on this long shard a short while ago and may still be running."""
     stored = load_checkpoint(place, facts, services)
     if stored is None:
         return False
-    if not services.time_budget.is_long(facts.size_bytes):
-        return services.clock() - stored.saved_at < services.sweep_grace
     patience = timedelta(seconds=services.time_budget.patience_s) if stored.checkpoint is None else UNDER_WAY
     return services.clock() - stored.saved_at < max(patience, UNDER_WAY)
 

@@ -29,7 +29,8 @@ _NOT_DEPLOYED = re.compile(
     r"pyproject\.toml|requirements-dev[^/]*\.txt|"
     r"(?:__pycache__|bench|cli|docs|infra|local_azure|node_modules|tests|tools|training_job)(?:/.*)?)"
 )
-"""What .funcignore keeps out of the function app's package: the app would have another digest than was published."""
+"""Files that .funcignore excludes from the package; with them the app's digest would differ from the published one.
+"""
 FilePath = Annotated[
     str,
     matching(
@@ -125,8 +126,8 @@ def _files(folder: Path, name: str) -> Iterator[Path]:
             raise PipelineError(f"{setting_value(relative)} is no regular file; remove it")
         if _PATH.fullmatch(relative) is None:
             raise PipelineError(
-                f"{setting_value(relative)} has a name that jobs cannot be given; use letters, digits, - . and _, "
-                "with no dot at the beginning"
+                f"{setting_value(relative)} has a name that cannot be passed to a job; use letters, digits, - . and "
+                "_, with no dot at the beginning"
             )
         if _NOT_DEPLOYED.fullmatch(relative) is not None:
             raise PipelineError(

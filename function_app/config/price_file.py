@@ -1,4 +1,4 @@
-"""Read ``prices.yaml``, which no pipeline needs: what is wrong with it costs plans their prices alone."""
+"""Read ``prices.yaml``: a mistake in it stops no pipeline; plans then have no prices."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from function_app.config.yaml_text import yaml_as_json
 from function_app.domain.errors import PipelineError
 
 ZONES = timedelta(days=1)
-"""Where a day begins before it does in UTC, its date is not in the future."""
+"""East of UTC, the local date may already be tomorrow's."""
 
 
 def plan_facts(folder: Path, clusters: Clusters | PipelineError) -> PlanFacts:
-    """Return what plans compute with. A wrong prices.yaml costs them their prices, and no pipeline its service."""
+    """Return what plans compute with. A mistake in prices.yaml stops no pipeline; plans then have no prices."""
     known = Clusters(clusters={}) if isinstance(clusters, PipelineError) else clusters
     try:
         return PlanFacts(clusters=known, prices=load_prices(folder))

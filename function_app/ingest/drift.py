@@ -18,7 +18,6 @@ from shard_validation import Drift, VersionStatistics, measure_drift
 from shared.manifest import ManifestError
 
 _Services = IngestServices | RunServices
-"""Maximum comparisons: by the closing, and by later ones that find it without a run."""
 MAX_RUNS = 1000
 """Runs of a dataset that are searched for the current model."""
 MAX_LISTED = 50

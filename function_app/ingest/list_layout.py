@@ -103,7 +103,7 @@ class ListVersion(ListedVersion[Compared]):
         return was_accepted or super().may_be_whole_without(shard, replaced)
 
     def _may_pass_over(self, stated: FileList) -> bool:
-        """Whether there may be another list that counts once a file of this one is rejected."""
+        """Whether a later list (a newer commit) may be closed instead if a file of this one is rejected."""
         del stated
         return False
 

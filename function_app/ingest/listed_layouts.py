@@ -219,7 +219,8 @@ class MarkedVersion(ListedVersion[Listing]):
     compares its own. The note is written before the counters are read, and a verdict before the note is read: one of
     the two handlers sees that the version is whole. A file without records counts until its verdict, which has
     everything noted again. Where no handler sees it, because files were deleted, the sweep does.
-    The number of files is noted too: where it differs later, files were deleted and more may be, or some came back.
+    The number of files is noted too. If it differs later under the same markers, files were deleted or came back, so
+    the markers no longer say that all files are there.
     """
 
     def may_be_last(self, shard: ShardRecord, accepted: int | None, written_at: datetime) -> bool:

@@ -96,7 +96,10 @@ def _delete(messages: Sequence[QueuedMessage], services: IngestServices) -> None
 
 
 def _bucket(text: str, services: IngestServices) -> tuple[str, str, int]:
-    """Return what the shards have in common whose verdicts are recorded together, by a message's first shard."""
+    """Return version, split and bucket of a message's first shard.
+
+    Verdicts on shards with the same three are recorded together.
+    """
     path = read_uploads(text)[0].path
     try:
         place = shard_place(path, services.pipelines)

@@ -153,7 +153,7 @@ def written_since_submission(run: RunRecord, services: RunServices) -> str | Non
 
 
 def has_no_records(row: ShardRecord | None, facts: BlobFacts) -> bool:
-    """Whether a file is well formed without a record, as Spark writes the file of a first partition without any."""
+    """Whether a file is valid but has no records, such as the file that Spark writes for an empty first partition."""
     return row is not None and row.etag == facts.etag and is_without_records(row)
 
 

@@ -79,7 +79,7 @@ def removed(folder: Path) -> None:
         (linked, "'weights.h5' is or is behind a symbolic link, whose target may change unnoticed; replace it by"),
         (behind_a_link, "'vocab/old' is or is behind a symbolic link"),
         (a_linked_folder, "'vocab' is or is behind a symbolic link"),
-        (strange, "has a name that jobs cannot be given; use letters, digits, - . and _"),
+        (strange, "has a name that cannot be passed to a job; use letters, digits, - . and _"),
         (emptied, "vocab is an empty folder; put files into it, or remove the entry"),
     ],
 )

@@ -153,13 +153,14 @@ def test_curves_are_a_picture(outcome: Outcome) -> None:
 
 
 def test_the_model_card_says_what_the_model_was_trained_on(outcome: Outcome) -> None:
-    """The card names dataset version, fingerprint, metric and ranks."""
+    """The card names dataset version, fingerprint, metric and ranks; each heading is a line of its own."""
     card = (outcome.output / "model" / "model_card.md").read_text()
     for words in (
         "digits/v1",
         outcome.report.fingerprint,
         f"{outcome.report.metrics['val_accuracy']:.4f}",
         "2 ranks",
+        "\n## Use\n`model.keras` and `saved_model/` ",
     ):
         assert words in card
 

@@ -139,7 +139,8 @@ def model_card(session: Session, report: TrainingReport) -> str:
 Trained by run `{report.run_id}` on dataset version `{manifest.dataset}/{manifest.version}`
 (generation {manifest.generation}, fingerprint `{report.fingerprint}`).
 
-## Use `model.keras` and `saved_model/` (endpoint `serve`) map decoded images, float32 [batch, {shape}] with values of
+## Use
+`model.keras` and `saved_model/` (endpoint `serve`) map decoded images, float32 [batch, {shape}] with values of
 0 to 255, to {outputs}. They normalise their inputs themselves.
 
 ## Evaluation

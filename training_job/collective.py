@@ -54,12 +54,12 @@ def averaging_tape(tape: tf.GradientTape, *, fp16: bool) -> tf.GradientTape:
     return hvd.DistributedGradientTape(tape, compression=_compression(fp16=fp16), sparse_as_dense=True)
 
 
-def average_gradients(gradients: Sequence[tf.Tensor], *, fp16: bool) -> list[tf.Tensor]:
-    """Return gradients that are already computed, averaged over all ranks. Runs within a graph."""
+def average_gradients(gradients: Sequence[tf.Tensor | None], *, fp16: bool) -> list[tf.Tensor | None]:
+    """Return gradients that are already computed, averaged over all ranks; None stays None. Runs within a graph."""
     if hvd.size() == 1:
         return list(gradients)
     compression = _compression(fp16=fp16)
-    return [hvd.allreduce(g, op=hvd.Average, compression=compression) for g in gradients]
+    return [None if g is None else hvd.allreduce(g, op=hvd.Average, compression=compression) for g in gradients]
 
 
 def average_variables(variables: Sequence[Any]) -> None:

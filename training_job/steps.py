@@ -31,7 +31,8 @@ ValuesOf = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
 SumsOf = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tuple[tf.Tensor, tf.Tensor]]
 """Takes logits, labels and weights; returns each example's loss, float32 [B], and the batch's sums, float32."""
 
-Gradients = list[tf.Tensor]
+Gradients = list[tf.Tensor | None]
+"""None for a variable that the loss does not depend on."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,13 +89,14 @@ class Update:
         return gradients, sums
 
     def _accumulated(self, batches: Batch) -> tuple[Gradients, tf.Tensor]:
-        gradients, sums = self._local(_batch(batches, 0))
-        gradients = [tf.convert_to_tensor(g) for g in gradients]
+        first, sums = self._local(_batch(batches, 0))
+        total = _tensors(first)  # without None, which a loop of the graph cannot carry
         for i in tf.range(1, self._options.accumulation):
             more, more_sums = self._local(_batch(batches, i))
-            gradients = [g + tf.convert_to_tensor(m) for g, m in zip(gradients, more, strict=True)]
+            total = [t + m for t, m in zip(total, _tensors(more), strict=True)]
             sums = sums + more_sums
-        return [g / self._options.accumulation for g in gradients], sums
+        means = iter([t / self._options.accumulation for t in total])
+        return [None if g is None else next(means) for g in first], sums
 
     def _local_gradients(self, batch: Batch) -> tuple[Gradients, tf.Tensor]:
         return self._differentiate(batch, fp16=None)
@@ -128,6 +130,10 @@ def evaluation_step(
 def _penalties(model: keras.Model) -> Any:
     penalties: Sequence[tf.Tensor] = model.losses
     return tf.add_n([tf.cast(p, tf.float32) for p in penalties]) if penalties else 0.0
+
+
+def _tensors(gradients: Gradients) -> list[tf.Tensor]:
+    return [tf.convert_to_tensor(g) for g in gradients if g is not None]
 
 
 def _batch(batches: Batch, i: int | tf.Tensor) -> Batch:

@@ -66,6 +66,29 @@ def test_an_update_is_a_step_down_the_mean_loss(options: dict[str, Any]) -> None
     np.testing.assert_allclose(stepped(model, batch(*shape), **options), by_hand(kernel), rtol=1e-5, atol=1e-6)
 
 
+class WithUnusedWeight(keras.layers.Layer):  # type: ignore[misc]  # Keras states no types
+    """Passes its input on; its weight affects nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.unused = self.add_weight(shape=(2,), initializer="ones", name="unused")
+
+    def call(self, inputs: Any) -> Any:
+        return inputs
+
+
+@pytest.mark.filterwarnings("ignore:Gradients do not exist for variables")
+@pytest.mark.parametrize("options", [{}, {"accumulation": 2}, {"accumulation": 2, "xla": True}])
+def test_a_weight_that_the_loss_does_not_use_keeps_its_value(options: dict[str, Any]) -> None:
+    """The others change as in a model without it."""
+    model = linear()
+    wider = keras.Model(model.inputs, WithUnusedWeight()(model.outputs[0]))
+    kernel = np.asarray(model.trainable_variables[0]).astype(np.float64)
+    found = stepped(wider, batch(*((2, 2) if options else (4,))), **options)
+    np.testing.assert_allclose(found, by_hand(kernel), rtol=1e-5, atol=1e-6)
+    assert [1.0, 1.0] == np.asarray(wider.trainable_variables[-1]).tolist()
+
+
 def test_a_models_own_penalties_are_part_of_the_loss() -> None:
     """A penalty that a layer adds changes the weights, too."""
     model = linear(penalty=0.5)

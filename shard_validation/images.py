@@ -48,16 +48,8 @@ class ImageHeader:
     channels: int
     bits: int
     """Per channel."""
-    is_buffered: bool
-    """Whether libjpeg keeps all coefficients of a JPEG: it is progressive, or has several scans (jdinput.c)."""
-
-    @property
-    def decoded_bytes(self) -> int:
-        """Memory for decoding: a JPEG is decoded at an eighth of its size, see `decode_image`."""
-        pixels = self.width * self.height
-        if self.image_format == "PNG":
-            return pixels * 4 * max(1, self.bits // 8)
-        return pixels * self.channels * 2 if self.is_buffered else pixels // 16
+    progressive: bool
+    """A progressive JPEG; or an interlaced PNG, which takes no more memory."""
 
 
 def compile_image_check(
@@ -107,13 +99,34 @@ def _matches(shape: tuple[int | None, ...], seen: tuple[int, ...]) -> bool:
 
 
 def _check_data(content: bytes, header: ImageHeader, max_bytes: int) -> Fault | None:
-    if header.decoded_bytes > max_bytes:
+    if (decoded_bytes := bytes_to_decode(content, header)) > max_bytes:
         return Fault(
             code=ReasonCode.IMAGE_TOO_LARGE,
             expected=f"at most {max_bytes} bytes to decode (limits.max_decoded_image_bytes)",
-            seen=f"{header.decoded_bytes} for {header.width} x {header.height}",
+            seen=f"{decoded_bytes} for {header.width} x {header.height}",
         )
     return decode_image(content, header)
+
+
+def bytes_to_decode(content: bytes, header: ImageHeader) -> int:
+    """Return the memory for decoding: a JPEG is decoded at an eighth of its size, see `decode_image`.
+
+    But libjpeg keeps all coefficients if the JPEG is progressive or has several scans (jdinput.c).
+    """
+    pixels = header.width * header.height
+    if header.image_format == "PNG":
+        return pixels * 4 * max(1, header.bits // 8)
+    is_kept = header.progressive or _has_several_scans(content, header.channels)
+    return pixels * header.channels * 2 if is_kept else pixels // 16
+
+
+def _has_several_scans(content: bytes, channels: int) -> bool:
+    """Whether the first scan of a JPEG has only some of the channels, or cannot be found."""
+    try:
+        scan = next((position for marker, position in _segments(content) if marker == _SCAN_MARKER), None)
+    except FaultError:
+        return True  # libjpeg skips bytes between segments
+    return scan is None or scan + 4 == len(content) or content[scan + 4] < channels
 
 
 def read_image_header(content: Bytes) -> ImageHeader:
@@ -126,14 +139,15 @@ def read_image_header(content: Bytes) -> ImageHeader:
 
 
 def _read_jpeg(content: Bytes) -> ImageHeader:
-    for marker, position in _segments(content, 2):
+    for marker, position in _segments(content):
         if marker in _FRAME_MARKERS:
             return _jpeg_frame(content, position, marker)
     raise FaultError(ReasonCode.IMAGE_TRUNCATED, "a JPEG frame header", f"the end after {len(content)} bytes")
 
 
-def _segments(content: Bytes, position: int) -> Iterator[tuple[int, int]]:
-    """Yield marker and position of the segments of a JPEG from one of them to the first scan. Raises FaultError."""
+def _segments(content: Bytes) -> Iterator[tuple[int, int]]:
+    """Yield marker and position of the segments of a JPEG up to the first scan. Raises FaultError."""
+    position = 2
     while position + 4 <= len(content):
         marker, length = _MARKER.unpack_from(content, position)
         yield marker, position
@@ -164,23 +178,13 @@ def _jpeg_frame(content: Bytes, position: int, marker: int) -> ImageHeader:
         raise FaultError(
             ReasonCode.IMAGE_TRUNCATED, "JPEG data up to the end marker", f"no end marker in {len(content)} bytes"
         )
-    is_buffered = marker in _PROGRESSIVE or _has_several_scans(content, position, channels)
-    return ImageHeader("JPEG", width, height, channels, bits, is_buffered)
-
-
-def _has_several_scans(content: Bytes, position: int, channels: int) -> bool:
-    """Whether the first scan after a frame header has only some of the channels, or cannot be found."""
-    try:
-        scan = next((at for marker, at in _segments(content, position) if marker == _SCAN_MARKER), None)
-    except FaultError:
-        return True  # libjpeg skips bytes between segments
-    return scan is None or scan + 4 == len(content) or content[scan + 4] < channels
+    return ImageHeader("JPEG", width, height, channels, bits, marker in _PROGRESSIVE)
 
 
 def _read_png(content: Bytes) -> ImageHeader:
     if len(content) < len(PNG_MAGIC) + _IHDR.size:
         raise FaultError(ReasonCode.IMAGE_TRUNCATED, "a PNG header", f"{len(content)} bytes")
-    length, name, width, height, bits, colour, _, _, _, crc = _IHDR.unpack_from(content, 8)
+    length, name, width, height, bits, colour, _, _, interlaced, crc = _IHDR.unpack_from(content, 8)
     if length != 13 or name != b"IHDR" or zlib.crc32(content[12:29]) != crc:  # noqa: PLR2004 - size of IHDR
         raise FaultError(ReasonCode.IMAGE_CORRUPT, "a PNG header with a matching CRC", content[8:33].hex())
     if not width or not height or colour not in _PNG_CHANNELS:
@@ -191,7 +195,7 @@ def _read_png(content: Bytes) -> ImageHeader:
         raise FaultError(
             ReasonCode.IMAGE_TRUNCATED, "PNG data up to the end chunk", f"no end chunk in {len(content)} bytes"
         )
-    return ImageHeader("PNG", width, height, _PNG_CHANNELS[colour], bits, is_buffered=False)
+    return ImageHeader("PNG", width, height, _PNG_CHANNELS[colour], bits, bool(interlaced))
 
 
 def _has_end(content: Bytes, end: bytes, position: int) -> bool:
@@ -202,7 +206,7 @@ def _has_end(content: Bytes, end: bytes, position: int) -> bool:
 def decode_image(content: bytes, header: ImageHeader) -> Fault | None:
     """Decode an image whose header was read; return the fault in its data, or None.
 
-    The caller has bounded ``header.decoded_bytes``. A JPEG is decoded at an eighth of its size: that reads all of its
+    The caller has bounded `bytes_to_decode`. A JPEG is decoded at an eighth of its size: that reads all of its
     entropy-coded data, where faults show, and keeps a 64th of the pixels. simplejpeg comes first, because it reports
     what libjpeg only warns about (missing data are filled with grey) and Pillow ignores; Pillow decides the rest.
     """

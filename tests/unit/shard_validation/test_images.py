@@ -10,7 +10,7 @@ import pytest
 
 from shard_validation import ImagePolicy, Limits, encode_example
 from shard_validation import ReasonCode as Code
-from shard_validation.images import read_image_header
+from shard_validation.images import bytes_to_decode, read_image_header
 from shard_validation.reasons import FaultError
 from shared.manifest import FeatureSpec
 from tests.support.shards import framed, image_bytes, only_reason, verdict_on
@@ -43,7 +43,7 @@ def test_sound_jpegs(mode: str, progressive: bool) -> None:  # noqa: FBT001
     assert code_of(content, JPEG) is None
     header = read_image_header(content)
     expected = (40, 30, {"L": 1, "RGB": 3, "CMYK": 4}[mode], progressive)
-    assert expected == (header.width, header.height, header.channels, header.is_buffered)
+    assert expected == (header.width, header.height, header.channels, header.progressive)
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def test_memory_of_separate_scans(before_scan: bytes, components: int, decoded_b
     whole = image_bytes("JPEG", (2048, 2048))
     start = whole.index(b"\xff\xda\x00\x0c\x03")
     changed = whole[:start] + before_scan + whole[start : start + 4] + bytes([components]) + whole[start + 5 :]
-    assert decoded_bytes == read_image_header(memoryview(changed)).decoded_bytes
+    assert decoded_bytes == bytes_to_decode(changed, read_image_header(changed))
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,10 @@
 """Which rank reads which records, in which order: pure functions from a split's shards to equal shares.
 
-An epoch's order follows from the seed alone, so it is the same on every machine and in every run. The epoch's
-records, shards in that order, are one sequence. It is cut into *lanes* of equal length (within one record). A step
-takes the same number of records from every lane, and a rank owns ``num_lanes / world_size`` of them. What a step
-trains on therefore depends on the number of lanes, never on the number of ranks: two ranks with a lane each train
-together on what one rank with both lanes trains on.
+An epoch's order follows from the seed alone, so it is the same on every machine and in every run. Taken shard by
+shard in that order, the epoch's records form one sequence. It is cut into *lanes* of equal length (within one
+record). A step takes the same number of records from every lane, and a rank owns ``num_lanes / world_size`` of them.
+What a step trains on therefore depends on the number of lanes, never on the number of ranks: two ranks with a lane
+each train together on what one rank with both lanes trains on.
 """
 
 from __future__ import annotations

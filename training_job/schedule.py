@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 _START_WITHOUT_SCALING = 0.1
-"""Start of a warm-up as a part of the peak, if no unscaled rate below the peak exists."""
+"""Fraction of the peak rate at which a warm-up starts if scaling does not raise the rate."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +83,10 @@ class Rules:
     plateau_factor: float = 0.1
 
     def better(self, value: float, best: float | None) -> bool:
-        """Whether a value beats the best one by more than ``minimum_delta``; only losses should fall."""
+        """Whether a value beats the best one by more than ``minimum_delta``.
+
+        Lower is better only for metrics whose names end in ``loss``.
+        """
         gain = 0.0 if best is None else (best - value if self.monitor.endswith("loss") else value - best)
         return best is None or gain > self.minimum_delta
 

@@ -68,7 +68,7 @@ class NodeNotices:
         self._stopped.set()
 
     def checkpoint_wanted(self) -> bool:
-        """Whether an event was announced since the last checkpoint."""
+        """Whether an event was announced later than ``_FRESH_S`` after the last checkpoint within an epoch."""
         return self._announced_at > self._saved_at + _FRESH_S
 
     def checkpoint_saved(self) -> None:

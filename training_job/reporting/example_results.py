@@ -20,8 +20,8 @@ _MULTIPLIER = 0x9E3779B1
 def kept_examples(num_examples: int, limit: int = MAX_EXAMPLES) -> list[int] | range:
     """Return the numbers of the examples that are written, ascending, at most ``limit``.
 
-    Of more than that, one of each run of equally many successive examples, at a place that a hash of the run's number
-    decides: the same ones in each training, and no period of the data can coincide with them.
+    If there are more, they are divided into runs of equal length, and a hash of the run's number picks one example of
+    each: the same ones in each training, and no period of the data can coincide with them.
     """
     stride = -(-num_examples // limit)
     if stride <= 1:

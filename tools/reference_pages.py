@@ -78,7 +78,7 @@ response, or one object per line, and nothing else on standard output. Times are
 | 0 | done; for `validate`, `lint` and `check`: nothing is wrong |
 | 1 | not done, with the reason on standard error; for `validate`, `lint` and `check`: something is wrong |
 | 2 | wrong usage: an unknown command, argument or value, or a file that cannot be opened |
-| 130, 143, 129 | stopped by Ctrl-C, SIGTERM or SIGHUP; for `up`, which ends so, 0 |
+| 130, 143, 129 | stopped by Ctrl-C, SIGTERM or SIGHUP; 0 for `up` and `demo --keep`, which run until then |
 
 The help of each command states its own.
 """

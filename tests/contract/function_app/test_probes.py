@@ -79,7 +79,8 @@ def test_tables_are_created_as_by_their_first_use_unless_one_was_lost(
     look = probes["ledger"].look
     assert look().endswith(", ".join(unique + table for table in get_args(Table)))
     assert "7 tables, which the app may read" == look()
-    for lost, other in (("shards", "versions"), ("versions", "shards")):
+    pairs: tuple[tuple[Table, Table], ...] = (("shards", "versions"), ("versions", "shards"))
+    for lost, other in pairs:
         Tables(host_storage, unique).commit(other, "digits", [Change(key="a", columns={})])
         host_storage.table_service.delete_table(f"{unique}{lost}")
         with pytest.raises(StorageRefusedError, match=f"table {unique}{lost} was deleted.*{HELPS[lost]}"):

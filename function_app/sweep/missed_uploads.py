@@ -18,8 +18,8 @@ from function_app.domain.records import BlobFacts
 from function_app.domain.shard_paths import ShardPlace
 from function_app.ingest.time_budget import UNDER_WAY, continuation_event, send_to_queue
 from function_app.services import IngestServices
+from function_app.sweep.dead_letters import in_words
 from function_app.sweep.inventory import Inventory, missed_shards
-from shared.errors import LandfallError
 
 MAX_SHARDS = 2000
 """Shards of one dataset that one sweep sends; the next sweep continues."""
@@ -43,7 +43,7 @@ def send_missed(services: IngestServices, inventory: Inventory) -> tuple[int, li
     If the time is over before every listing was read, the next sweep begins with the dataset whose turn it was.
     """
     end_s, problems, next_before = services.time_budget.seconds() + BUDGET_S, list[str](), ""
-    with _noted(problems):
+    with noted(problems):
         next_before = services.ledger.mark(NEXT_DATASET) or ""
     names = list(services.pipelines)
     first = names.index(next_before) if next_before in names else 0
@@ -58,24 +58,27 @@ def send_missed(services: IngestServices, inventory: Inventory) -> tuple[int, li
     waiting = deque(datasets)
     while waiting and services.time_budget.seconds() < end_s:
         dataset = waiting.popleft()
-        with _noted(problems):
+        with noted(problems):
             if dataset.send_turn(services):
                 waiting.append(dataset)
     next_after = waiting[0].name if waiting else ""
     if next_after != next_before:
-        with _noted(problems):
+        with noted(problems):
             services.ledger.set_mark(NEXT_DATASET, next_after)
     return sum(dataset.num_sent for dataset in datasets), problems
 
 
 @contextmanager
-def _noted(problems: list[str]) -> Iterator[None]:
-    """Log a failure and add its message to the problems."""
+def noted(problems: list[str]) -> Iterator[None]:
+    """Log any failure and add its message to the problems.
+
+    An unexpected error of one thing must not stop the sweep of all others, now and in every later sweep.
+    """
     try:
         yield
-    except LandfallError as error:
+    except Exception as error:
         logger.exception("a part of the sweep failed", extra={"action": "sweep_failed"})
-        problems.append(str(error))
+        problems.append(in_words(error))
 
 
 @dataclass(kw_only=True)

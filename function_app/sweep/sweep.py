@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -20,15 +19,13 @@ from function_app.runs.admission import sweep_run_queue
 from function_app.runs.following import follow_run
 from function_app.runs.submission import submit_run
 from function_app.services import IngestServices, Services
-from function_app.sweep.dead_letters import collect_dead_letters, in_words
+from function_app.sweep.dead_letters import collect_dead_letters
 from function_app.sweep.inventory import Inventory, look_at, remember, unchanged_closing
-from function_app.sweep.missed_uploads import send_missed
+from function_app.sweep.missed_uploads import noted, send_missed
 from function_app.sweep.unknown_jobs import care_for_unknown_jobs
 from function_app.sweep.watchdog import warn_if_stalled, watch_pipelines, watch_run
 from shared.errors import LandfallError
 from shared.traces import place_of_run
-
-logger = logging.getLogger(__name__)
 
 _Thing = TypeVar("_Thing")
 
@@ -103,21 +100,14 @@ def _counted(things: Iterable[_Thing], name: str, tally: Counter[str]) -> Iterat
         yield thing
 
 
-def _each(things: Iterable[_Thing], care: Callable[[_Thing], object]) -> Iterator[str]:
-    """Call ``care`` for each thing; yield the message of any failure and continue with the next thing.
-
-    An unexpected error of one thing must not stop the sweep of all others, now and in every later sweep.
-    """
-    try:
+def _each(things: Iterable[_Thing], care: Callable[[_Thing], object]) -> list[str]:
+    """Call ``care`` for each thing; return the message of each failure."""
+    problems = list[str]()
+    with noted(problems):
         for thing in things:
-            try:
+            with noted(problems):
                 care(thing)
-            except Exception as error:
-                logger.exception("a part of the sweep failed", extra={"action": "sweep_failed"})
-                yield in_words(error)
-    except Exception as error:
-        logger.exception("a part of the sweep failed", extra={"action": "sweep_failed"})
-        yield in_words(error)
+    return problems
 
 
 def _care_for_version(version: DatasetVersion, inventory: Inventory, services: IngestServices) -> None:

@@ -20,7 +20,7 @@ APART = {"pyspark"}
 """Wrote a fixture once, in an environment of its own."""
 TRAINING_ONLY = {*APART, "tensorflow", "tensorflow_datasets", "keras", "horovod", "matplotlib", "mlflow"}
 TESTS = {"pytest", "tensorflow-datasets"}
-DISTRIBUTION_OF = {"PIL": "pillow", "yaml": "pyyaml", "mlflow": "mlflow-skinny"}
+DISTRIBUTION_OF = {"PIL": "pillow", "google": "protobuf", "yaml": "pyyaml", "mlflow": "mlflow-skinny"}
 """For an environment that this interpreter cannot ask."""
 LOCKS = [
     ROOT / "constraints.txt",

@@ -149,6 +149,8 @@ _LOST_BY_MPI = 14
 _FAILED = "training failed (rank "
 """Beginning of the training's log line that says why it ends."""
 _MAX_QUOTE_CHARS = 200
+_LIMIT_TOLERANCE_S = 10.0
+"""The run history may state a start and an end that are seconds closer to each other than the limit."""
 
 _ServiceRule = tuple[FailureClass, str]
 NAME_TAKEN = "JobPropertyImmutable"
@@ -324,7 +326,7 @@ def _by_log(evidence: Evidence) -> Finding | None:
 
 def _by_end(evidence: Evidence) -> Finding | None:
     if evidence.status == "Canceled":
-        if evidence.ran_s >= evidence.timeout_s:
+        if evidence.ran_s >= evidence.timeout_s - _LIMIT_TOLERANCE_S:
             text = f"canceled after {evidence.ran_s:.0f} s, its limit was {evidence.timeout_s:.0f} s"
             return Finding(failure_class=FailureClass.TIMEOUT, evidence=text)
         return Finding(failure_class=FailureClass.CANCELED, evidence="canceled in Azure ML before its time limit")

@@ -103,18 +103,18 @@ def _workbench(
     publisher: EventPublisher | None,
     tracking: Callable[[Run], Mapping[str, str]],
 ) -> Workbench:
-    pool = ClusterPool(settings.delays)
+    pool, clock = ClusterPool(settings.delays), Clock()
     for resource in store.below(COMPUTES, "/"):
         pool.configure(resource["id"], compute_scale(resource, settings.node_idle_s))
     return Workbench(
         settings=settings,
         store=store,
-        runs=RunBook(store, publisher.run_changed if publisher else log_change),
+        runs=RunBook(store, publisher.run_changed if publisher else log_change, clock.now),
         storage=Storage(settings.storage),
         pool=pool,
         images=Images(settings, store),
         faults=JobFaults(settings.fault),
-        clock=Clock(),
+        clock=clock,
         mount_library=build_library(settings.state),
         tracking=tracking,
         simulated_because=why_simulated(),

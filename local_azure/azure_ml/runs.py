@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime as dt
 import logging
 import queue
 import threading
@@ -121,9 +122,10 @@ class IllegalTransitionError(Exception):
 class RunBook:
     """Durable runs. Changes are made one at a time; `publish` receives each change of state, in order."""
 
-    def __init__(self, store: Store, publish: Callable[[Run], None]) -> None:
+    def __init__(self, store: Store, publish: Callable[[Run], None], now: Callable[[], dt.datetime] = utcnow) -> None:
         self._store = store
         self._publish = publish
+        self._now = now
         self._lock = threading.RLock()
 
     def get(self, job_id: str) -> Run | None:
@@ -154,7 +156,7 @@ class RunBook:
             run = self.current(job_id)
             if not may_follow(run.status, wanted):
                 raise IllegalTransitionError(run, wanted)
-            moved = dataclasses.replace(run, status=wanted, error=error, shown_as=None, **_times(wanted))
+            moved = dataclasses.replace(run, status=wanted, error=error, shown_as=None, **self._times(wanted))
             self._write(moved)
             if not (moved.silent and wanted in (RunState.FAILED, RunState.CANCELED)):
                 self._publish(moved)
@@ -167,14 +169,12 @@ class RunBook:
             self._write(changed)
             return changed
 
+    def _times(self, wanted: RunState) -> dict[str, Any]:
+        now = iso(self._now())
+        return {"started_at": now} if wanted is RunState.RUNNING else {"ended_at": now} if wanted in TERMINAL else {}
+
     def _write(self, run: Run) -> None:
         self._store.put(KIND, run.job_id, dataclasses.asdict(run))
-
-
-def _times(wanted: RunState) -> dict[str, Any]:
-    if wanted is RunState.RUNNING:
-        return {"started_at": iso(utcnow())}
-    return {"ended_at": iso(utcnow())} if wanted in TERMINAL else {}
 
 
 def _run(document: Document) -> Run:

@@ -77,7 +77,7 @@ class RunCanceled(Exception):
 
 
 class Clock:
-    """The emulator's clock for durations. Tests advance it, which wakes threads that sleep by it."""
+    """The emulator's clock for durations and the times of runs. Tests advance it, which wakes threads that sleep."""
 
     def __init__(self) -> None:
         self._ahead_s = 0.0
@@ -85,6 +85,10 @@ class Clock:
     def now_s(self) -> float:
         """Return the monotonic time in seconds."""
         return time.monotonic() + self._ahead_s
+
+    def now(self) -> dt.datetime:
+        """Return the time in UTC."""
+        return utcnow() + dt.timedelta(seconds=self._ahead_s)
 
     def advance(self, seconds: float) -> None:
         """Move forward."""

@@ -116,7 +116,7 @@ def test_what_was_seen_decides_on_the_class(expected: str, error_code: str, erro
     ("expected", "ran_s", "error"),
     [
         ("canceled", 10.0, ""),
-        ("timeout", 3600.0, ""),
+        ("timeout", 3598.0, ""),
         ("timeout", 10.0, "The job exceeded its time limit of 3600 seconds"),
         ("preempted", 10.0, "low priority node was preempted"),
     ],

@@ -64,6 +64,8 @@ class TrainingReport:
     def from_json(cls, text: str | bytes, *, plain: TrainingReport | None = None) -> TrainingReport:
         """Read a report. Raises TrainingReportError; a metric that is not a finite number is refused.
 
+        A throughput that is none counts as not timed: no decision depends on it.
+
         ``plain``: values for a user's script that writes only its metrics, such as ``{"val_accuracy": 0.93}``.
         """
         if len(text) > MAX_REPORT_BYTES:
@@ -76,7 +78,8 @@ class TrainingReport:
             _check_format(members.pop("format_version"))
             report = cls(**{**members, "epochs": tuple(members["epochs"])})
             _check_metrics(report.metrics)
-            _check_types(report)
+            _check_fingerprint(report.fingerprint)
+            report = replace(report, images_per_s=_rate(report.images_per_s))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
             raise TrainingReportError(f"not a training report: {error}") from error
         return report
@@ -93,13 +96,14 @@ def _check_metrics(metrics: Mapping[str, Any]) -> None:
             raise ValueError(f"metric {name} is {value!r}; it must be a finite number")
 
 
-def _check_types(report: TrainingReport) -> None:
-    """Check the members that readers use as a text or a number; a script may write anything there."""
-    rate: Any = report.images_per_s
-    if not isinstance(report.fingerprint, str):
-        raise TypeError(f"fingerprint is of type {type(report.fingerprint).__name__}; it must be a text")
-    if rate is not None and (isinstance(rate, bool) or not isinstance(rate, (int, float)) or not math.isfinite(rate)):
-        raise ValueError("images_per_s must be a finite number or null")
+def _check_fingerprint(stated: Any) -> None:
+    if not isinstance(stated, str):
+        raise TypeError(f"fingerprint is of type {type(stated).__name__}; it must be a text")
+
+
+def _rate(stated: Any) -> float | None:
+    is_number = isinstance(stated, int | float) and not isinstance(stated, bool)
+    return float(stated) if is_number and math.isfinite(stated) else None
 
 
 _NAME, _NUMBER = r"[A-Za-z_][A-Za-z0-9_]{0,63}", r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]{1,4})?"

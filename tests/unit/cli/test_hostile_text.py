@@ -127,16 +127,18 @@ def test_answers_of_another_service_are_harmless(
         assert_harmless(err)
 
 
-@pytest.mark.parametrize("others", [{}, {"val_accuracy": 0.97}], ids=["not registered", "registered"])
+@pytest.mark.parametrize(
+    "metrics", [{HOSTILE: 0.5}, {HOSTILE[:60]: 0.5, "val_accuracy": 0.97}], ids=["not registered", "registered"]
+)
 def test_names_of_metrics_are_harmless(
-    capsys: Capture, monkeypatch: pytest.MonkeyPatch, others: dict[str, float]
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch, metrics: dict[str, float]
 ) -> None:
     """A training's report may have any names: they reach the log, the history, the commands and notifications."""
     world = World()
     _connect(world, monkeypatch)
     with _logged() as output:
         run = world.upload_version()
-        world.end_job(run, "Completed", **{HOSTILE: 0.5}, **others)
+        world.end_job(run, "Completed", **metrics)
         world.follow(run)
     shown = [output.getvalue()]
     for command in ("why", "run", "runs"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 import pytest
 
@@ -47,21 +48,19 @@ def test_a_metric_that_is_no_finite_number_is_refused(value: object) -> None:
         TrainingReport.from_json(json.dumps(members))
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("fingerprint", None),
-        ("fingerprint", 7),
-        ("images_per_s", "fast"),
-        ("images_per_s", True),
-        ("images_per_s", 10**400),
-    ],
-)
-def test_a_member_of_the_wrong_type_is_refused(name: str, value: object) -> None:
-    """A user's script may write anything there, and readers take it for a text or a number."""
-    members = {**json.loads(report().to_json()), name: value}
-    with pytest.raises(TrainingReportError, match="not a training report"):
+@pytest.mark.parametrize("value", [None, 7])
+def test_a_fingerprint_that_is_no_text_is_refused(value: object) -> None:
+    """A user's script may write anything there, and readers take it for a text."""
+    members = {**json.loads(report().to_json()), "fingerprint": value}
+    with pytest.raises(TrainingReportError, match="fingerprint is of type"):
         TrainingReport.from_json(json.dumps(members))
+
+
+@pytest.mark.parametrize("value", ["fast", True, math.inf, [1]])
+def test_a_throughput_that_is_no_number_counts_as_not_timed(value: object) -> None:
+    """It is for people only, so it must not cost a run its registration."""
+    members = {**json.loads(report().to_json()), "images_per_s": value}
+    assert TrainingReport.from_json(json.dumps(members)).images_per_s is None
 
 
 @pytest.mark.parametrize(

@@ -54,23 +54,37 @@ class Promises:
         """Runs whose cancellation was confirmed to a person."""
         self.read: dict[str, list[dict[str, str]]] = {}
         """What each job may have read while it ran: shard → CRC32C, once for every change in storage."""
+        self.broken: list[AssertionError] = []
         self.dropped: set[str] = set()
         """Logical runs that waited for a run which a person canceled: they do not start by themselves."""
 
     def around(self, call: PortCall, make: Callable[[], Any]) -> Any:
         """See port_calls.Around: checks right after each effect, even in the middle of a step."""
         answer = make()
-        if call.method == "change_run_queue":
-            self.the_oldest_place_is_first(*answer)
-        if call.method in ("save_run", "add_attempt", "submit"):
-            self.runs_go_forward_only()
-            self.one_job_goes_at_a_time()
-        elif call.method in ("add_generation", "claim_auto_run"):
-            self.a_closing_is_never_rewritten()
+        try:
+            self._check_effect(call.method, answer)
+        except AssertionError as broken:
+            self.broken.append(broken)
+            raise
         return answer
 
+    def _check_effect(self, method: str, answer: Any) -> None:
+        if method == "change_run_queue":
+            self.the_oldest_place_is_first(*answer)
+        if method in ("save_run", "add_attempt", "submit"):
+            self.runs_go_forward_only()
+            self.one_job_goes_at_a_time()
+        elif method in ("add_generation", "claim_auto_run"):
+            self.a_closing_is_never_rewritten()
+
+    def none_was_broken(self) -> None:
+        """Raise the first AssertionError of an effect again: the sweep handles any exception and goes on."""
+        if self.broken:
+            raise self.broken[0]
+
     def check(self) -> None:
-        """Raise AssertionError if a promise does not hold at this moment."""
+        """Raise AssertionError if a promise does not hold at this moment, or did not right after an effect."""
+        self.none_was_broken()
         self.counters_equal_rows()
         self.a_content_closes_once()
         self.a_closing_is_never_rewritten()

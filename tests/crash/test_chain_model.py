@@ -42,7 +42,7 @@ from tests.crash.chain_model import (
 )
 from tests.crash.table_model import TableChainModel
 
-WALKS = range(24)
+WALKS = (*range(24), 25, 91)
 """Enough to detect each missing safeguard below."""
 MORE_WALKS = [seed for seed in range(200) if seed not in WALKS]
 

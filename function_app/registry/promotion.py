@@ -82,25 +82,32 @@ def _as_compared(current: CurrentModel | None) -> str | None:
 
 
 def finish_promotion(model: str, services: RunServices) -> CurrentModel | None:
-    """Let the tags follow the mark where a process died before that; return the current version."""
+    """Let the tags follow the mark where a process died before that; return the current version.
+
+    A version that was deleted in Azure ML takes no tag, and hinders neither this promotion nor the next one.
+    """
     current = current_model(model, services.ledger)
     if current is None or current.is_tagged:
         return current
-    services.models.tag(model, current.version, CURRENT_TAG, current.promoted_at)
+    is_there = _tag_if_there(model, current.version, current.promoted_at, services)
     if current.previous is not None:
-        _untag(model, current.previous.version, services)
+        _tag_if_there(model, current.previous.version, None, services)
+    if not is_there:
+        return current  # the sweep tries again
     finished = replace(current, is_tagged=True)
     services.ledger.change_mark(current_mark(model), current.to_text(), finished.to_text())
     return current_model(model, services.ledger)
 
 
-def _untag(model: str, version: str, services: RunServices) -> None:
-    """Remove the tag of the current version. A version that was deleted in Azure ML has no tag."""
+def _tag_if_there(model: str, version: str, value: str | None, services: RunServices) -> bool:
+    """Set or remove the tag of the current version; return False if Azure ML does not have the version."""
     try:
-        services.models.tag(model, version, CURRENT_TAG, None)
+        services.models.tag(model, version, CURRENT_TAG, value)
     except SubmissionRefusedError:
         if services.models.find(model, version) is not None:
             raise
+        return False
+    return True
 
 
 def finish_promotions(services: RunServices) -> None:

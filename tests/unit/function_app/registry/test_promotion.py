@@ -100,9 +100,30 @@ def test_a_previous_version_that_was_deleted_has_no_tag_to_lose() -> None:
     assert (["2"], True) == (tagged(world), current is not None and current.is_tagged)
 
 
-def test_the_sweep_finishes_the_other_models_although_one_is_refused() -> None:
+def test_a_current_version_that_was_deleted_before_its_tag_hinders_no_promotion() -> None:
+    """Otherwise neither a run nor a person could promote another version."""
+    world = world_of_versions()
+    lost = CurrentModel(**vars(SECOND), promoted_at="2026-11-20T12:00:00+00:00", by="Ada")
+    assert world.ledger.change_mark(current_mark(MODEL), world.ledger.mark(current_mark(MODEL)), lost.to_text())
+    del world.models.registered[MODEL, SECOND.version]
+    finish_promotions(world.services)
+    assert promote(MODEL, THIRD, world.services, by="Grace", instead_of=current_model(MODEL, world.ledger))
+    current = current_model(MODEL, world.ledger)
+    assert ("3", True) == (current and current.version, current and current.is_tagged)
+
+
+def test_the_sweep_finishes_the_other_models_although_one_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """The error is raised after the last model."""
     world = world_of_versions()
+    tag = world.models.tag
+
+    def refused(model: str, version: str, name: str, value: str | None) -> None:
+        if model != MODEL:
+            raise SubmissionRefusedError(f"tag model {model} version {version}: not allowed")
+        tag(model, version, name, value)
+
+    monkeypatch.setattr(world.models, "tag", refused)
+    monkeypatch.setattr(world.models, "find", lambda *_: world.models.registered[MODEL, SECOND.version])
     world.add_pipelines("letters", register_=Register(model="a-deleted-model"))
     for model in (MODEL, "a-deleted-model"):
         lost = CurrentModel(**vars(SECOND), promoted_at="2026-11-20T12:00:00+00:00", by="Ada")

@@ -51,7 +51,7 @@ param maximumInstanceCount int = 40
 @description('Instances that are always ready for requests, and as many for uploads: each step costs about 50 USD a month. With 0, the first event waits some seconds.')
 param alwaysReadyInstances int = 0
 
-@description('Settings that pipelines name as webhook. The value of setting X_Y is the secret X-Y of the vault.')
+@description('Settings that pipelines name as webhook or apprise. The value of setting X_Y is the secret X-Y of the vault.')
 param webhooks array = ['LANDFALL_WEBHOOK_PEOPLE']
 
 @allowed(['Premium_LRS', 'Premium_ZRS'])

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,6 @@ if TYPE_CHECKING:  # an installed package does not have them
     from cli.deploy.workspace import WorkspaceId
     from cli.doctor.azure import Clusters, Deployment
 
-UNAUTHORIZED, FORBIDDEN = 401, 403
 WRONG, NOT_SEEN = 1, 3
 """Exit codes; click ends with 2 where the command line is wrong."""
 LABELS = {
@@ -112,7 +112,7 @@ def _fix_of_app(client: ApiClient, error: CliError) -> str:
     """Return what helps against an app that does not make its checks."""
     from function_app.explain.doctor import TWIN_FIX
 
-    if isinstance(error, ApiError) and error.status in (UNAUTHORIZED, FORBIDDEN):
+    if isinstance(error, ApiError) and error.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
         return "pass the key of the function app with --key, or set LANDFALL_FUNCTION_KEY"
     return TWIN_FIX if client.is_local else "azd up"
 

@@ -150,7 +150,7 @@ _FAILED = "training failed (rank "
 """Beginning of the training's log line that says why it ends."""
 _MAX_QUOTE_CHARS = 200
 _LIMIT_TOLERANCE_S = 10.0
-"""The run history may state a start and an end that are seconds closer to each other than the limit."""
+"""In the run history, start and end of a job that reached its limit may be seconds closer together than the limit."""
 
 _ServiceRule = tuple[FailureClass, str]
 NAME_TAKEN = "JobPropertyImmutable"

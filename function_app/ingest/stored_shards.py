@@ -188,11 +188,7 @@ def reject_gone(rows: Iterable[ShardRecord], services: IngestServices | RunServi
         if row.state is not ShardState.ACCEPTED:
             continue
         message = f"{row.name} was deleted after it had been accepted; upload it again"
-        reason = Reason(code=ReasonCode.SET_SHARD_GONE, shard=row.name, message=message)
-        now = services.clock()
-        # The verdict is on no content: a shard that is undeleted has its old ETag, and must be judged again.
-        gone = replace(row, etag="", state=ShardState.REJECTED, reasons=(reason,), validated_at=now)
-        services.ledger.record_shard(gone)
+        _reject_deleted(row, ReasonCode.SET_SHARD_GONE, message, services)
         services.ledger.set_mark(listing_mark(row.dataset_version), "")
         version = str(row.dataset_version)
         services.history.record(f"{version}/{row.name}", "shard_rejected", message, code=code)
@@ -207,11 +203,14 @@ def reject_former(
         if row.state is not ShardState.ACCEPTED or row.num_shards == sizes.get(row.split, row.num_shards):
             continue
         message = f"{row.name} was deleted, and its split now has another number of shards"
-        reason = Reason(code=ReasonCode.SET_SIZE_CONTRADICTORY, shard=row.name, message=message)
-        now = services.clock()
-        # As in `reject_gone`, the verdict is on no content.
-        former = replace(row, etag="", state=ShardState.REJECTED, reasons=(reason,), validated_at=now)
-        services.ledger.record_shard(former)
+        _reject_deleted(row, ReasonCode.SET_SIZE_CONTRADICTORY, message, services)
+
+
+def _reject_deleted(row: ShardRecord, code: ReasonCode, message: str, services: IngestServices | RunServices) -> None:
+    """Record a rejection without an ETag: a shard that is undeleted has its old one, and must be judged again."""
+    reason, now = Reason(code=code, shard=row.name, message=message), services.clock()
+    rejected = replace(row, etag="", state=ShardState.REJECTED, reasons=(reason,), validated_at=now)
+    services.ledger.record_shard(rejected)
 
 
 def listing_mark(version: DatasetVersion) -> str:

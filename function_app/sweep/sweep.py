@@ -136,8 +136,8 @@ def _looked_after(
         closed = close_version(pipeline, version, services)
         if closed is None:
             warn_if_stalled(pipeline, version, look, services)
-            # The version is open again, and the follow-up of its closing may have been lost. Of a table, the next
-            # closing starts the run instead.
+            # The version is open again, and the follow-up of its closing may have been lost. For a Delta table, the
+            # next closing starts the run instead.
             return None if pipeline.data.layout.kind == "delta" else generation
         if closed == generation and not look.num_rejected:
             remember(version, closed, look, services)  # identical bytes came again

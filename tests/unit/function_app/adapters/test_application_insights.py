@@ -152,7 +152,7 @@ class Host(logging.Handler):
         self.lines.append(record.getMessage())
 
 
-@pytest.mark.usefixtures("lines")
+@pytest.mark.usefixtures("ingestion", "lines")
 def test_a_line_is_paid_for_once_and_a_warning_does_not_depend_on_telemetry(logger: logging.Logger) -> None:
     """The host gets warnings and errors, and where no telemetry is sent every line."""
     host = Host()

@@ -38,6 +38,8 @@ RUNS_PER_VERSION = 20
 """Read more runs of each version than there should be, so that a superfluous one is seen."""
 SWEEP = "reconcile"
 """The function that begins again every few seconds: on a busy machine one always runs."""
+VERSIONS_A_TURN = 5
+"""With more versions, turns pass between two looks for the end: a look reads the generation of every version."""
 SWEEPS_UNTIL_QUIET = 12
 """How many sweeps may end without progress while late events are left."""
 
@@ -217,15 +219,16 @@ class Storm:
         self.damage.restarts_s.append(time.monotonic() - killed)
 
     def _await_end(self, patience: Patience) -> None:
-        while True:
+        turns_of_a_look = max(1, self.plan.versions // VERSIONS_A_TURN)
+        for turn in itertools.count():
             found = self._runs()
             runs = found or []
-            # Once a turn: it reads the generation of every version, from the storage that the twin uses.
-            unfinished = self.ends.unfinished(runs)
-            if self.owner.is_done and found is not None and not unfinished:
-                return
-            if patience.is_over(len(unfinished) + sum(map(len, self.owner.left.values()))):
-                raise ChaosError(f"after {patience} in the calm: {'; '.join(self._open_ends())}")
+            if turn % turns_of_a_look == 0:
+                unfinished = self.ends.unfinished(runs)
+                if self.owner.is_done and found is not None and not unfinished:
+                    return
+                if patience.is_over(len(unfinished) + sum(map(len, self.owner.left.values()))):
+                    raise ChaosError(f"after {patience} in the calm: {'; '.join(self._open_ends())}")
             self.owner.act(runs, is_calm=True)
             self._let_people_act(runs)
             self._let_time_pass()

@@ -198,7 +198,10 @@ def note_elsewhere(folder: Path, base: Path = TWINS) -> None:
 def elsewhere(base: Path) -> Iterator[Path]:
     """Yield the other folders in which twins were started and whose state still exists; forget the rest."""
     for note in sorted((base / "elsewhere").glob("*")):
-        folder = Path(note.read_text(encoding="utf-8"))
+        try:
+            folder = Path(note.read_text(encoding="utf-8"))
+        except FileNotFoundError:  # another command has just forgotten it
+            continue
         if folder.is_dir():
             yield folder
         else:

@@ -113,7 +113,12 @@ def take_state_folder(base: Path) -> StateFolder:
 def running_twins(base: Path) -> list[dict[str, Any]]:
     """Return the descriptions of a clone's running twins, in the order of their numbers."""
     found = sorted(base.glob(f"twin*/{TWIN_FILE}"), key=lambda path: (len(path.parent.name), path.parent.name))
-    return [json.loads(path.read_text()) for path in found if _is_locked(path.parent / LOCK_FILE)]
+    twins = []
+    for path in found:
+        with contextlib.suppress(FileNotFoundError):  # a stopping twin removes it before it releases its lock
+            if _is_locked(path.parent / LOCK_FILE):
+                twins.append(json.loads(path.read_text()))
+    return twins
 
 
 def write_atomically(path: Path, text: str, *, mode: int = 0o600) -> None:

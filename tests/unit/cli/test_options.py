@@ -92,3 +92,17 @@ def test_a_twin_in_another_folder_is_found(tmp_path: Path) -> None:
         note_elsewhere(folder, base)
     assert [other] == list(elsewhere(base))
     assert 1 == len(list((base / "elsewhere").iterdir()))
+
+
+def test_a_note_that_another_command_forgets_meanwhile_is_no_error(tmp_path: Path) -> None:
+    """Each command removes the notes about deleted folders."""
+    base, folders = tmp_path / "base", [tmp_path / "one", tmp_path / "two"]
+    for folder in folders:
+        folder.mkdir()
+        note_elsewhere(folder, base)
+    found = elsewhere(base)
+    first = next(found)
+    for folder in folders:
+        folder.rmdir()
+    assert [] == list(elsewhere(base))
+    assert (True, []) == (first in folders, list(found))

@@ -13,6 +13,7 @@ import pytest
 from local_azure.processes import TwinError
 from local_azure.twin.state import (
     STRIDE,
+    TWIN_FILE,
     is_free,
     running_twins,
     take_ports,
@@ -87,6 +88,21 @@ def test_only_running_twins_are_found(tmp_path: Path) -> None:
     found = running_twins(tmp_path)
     running.release()
     assert [{"name": "twin"}] == found
+
+
+def test_a_twin_that_stops_meanwhile_is_not_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It removes its description while it still holds its lock."""
+    stopping = take_state_folder(tmp_path)
+    write_twin_file(stopping.path, {"name": "twin"})
+
+    def stops(_: Path) -> bool:
+        (stopping.path / TWIN_FILE).unlink()
+        return True
+
+    monkeypatch.setattr("local_azure.twin.state._is_locked", stops)
+    found = running_twins(tmp_path)
+    stopping.release()
+    assert [] == found
 
 
 def test_a_file_is_written_whole_and_leaves_nothing_beside_it(tmp_path: Path) -> None:

@@ -114,13 +114,13 @@ def _has_counterpart(view: View, owner: ast.AST, call: ast.Call, every: set[ast.
 def _has_opposite(view: View, owner: ast.If, call: ast.Call, every: set[ast.Call]) -> bool:
     """Whether the ranks that skip an ``if`` make its call in another one of the block, with no other call between."""
     parent = view.script.parents[owner]
-    block = getattr(parent, _branch(view, parent, owner), [])
+    block = {statement: place for place, statement in enumerate(getattr(parent, _branch(view, parent, owner), []))}
     names: dict[ast.AST, set[str]] = defaultdict(set)
     for each in every:
         for statement in view.script.ancestors(each):
             if statement in block:
                 names[statement].add(last_name(each))
-    pairs = itertools.pairwise(sorted(names, key=block.index))
+    pairs = itertools.pairwise(sorted(names, key=block.__getitem__))
     return any(
         owner in (one, other) and last_name(call) in names[one] & names[other] and _are_opposite(one, other)
         for one, other in pairs

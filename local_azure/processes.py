@@ -29,6 +29,8 @@ ROOT = Path(__file__).resolve().parents[1]
 PATIENCE_S = 120.0
 """Deadline for actions that should take no time, long enough for a busy machine."""
 POLL_S = 0.02
+_SLOWER_BY, _SLOWEST = 1.25, 5
+"""Each pause between two looks is longer than the one before, up to five times the first."""
 TAIL_LINES = 8
 OWNER_ONLY = 0o077
 """Umask of every process, because access logs contain signatures and settings contain keys."""
@@ -63,18 +65,19 @@ class TwinError(LandfallError):
 def wait_until(
     condition: Callable[[], T | None], *, what: str, timeout_s: float = PATIENCE_S, poll_s: float = POLL_S
 ) -> T:
-    """Poll until `condition` returns something truthy, and return that.
+    """Poll until `condition` returns something truthy, and return that; poll less often while it takes long.
 
-    Raises TimeoutError with the condition and its last value.
+    `poll_s` is the first pause. Raises TimeoutError with the condition and its last value.
     """
-    deadline = time.monotonic() + timeout_s
+    deadline, pause_s = time.monotonic() + timeout_s, poll_s
     while True:
         seen = condition()
         if seen:
             return seen
         if time.monotonic() >= deadline:
             raise TimeoutError(f"waited {timeout_s:g} s for {what}; last seen: {seen!r}")
-        time.sleep(poll_s)
+        time.sleep(pause_s)
+        pause_s = min(pause_s * _SLOWER_BY, poll_s * _SLOWEST)
 
 
 @dataclass(frozen=True, kw_only=True)

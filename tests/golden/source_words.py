@@ -127,6 +127,7 @@ def _texts(node: ast.expr, constants: Mapping[str, str]) -> Iterator[str]:
         yield text
 
 
+@cache
 def _constants(tree: ast.Module) -> dict[str, str]:
     """Return the texts to which a module, or a module that it imports them from, has given names."""
     imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names}

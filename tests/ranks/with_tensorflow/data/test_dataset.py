@@ -130,7 +130,7 @@ def by_step(written_shards: Any, batch: BatchShape, epoch: int = 0, skip: int = 
     return [list(chain(*step)) for step in zip(*ranks, strict=True)]
 
 
-@pytest.mark.parametrize("world_size", [3, 5])
+@pytest.mark.parametrize("world_size", [pytest.param(3, marks=pytest.mark.slow), 5])
 def test_padded_every_record_is_seen_by_some_rank(written_shards: Any, world_size: int) -> None:
     """With more ranks than shards, too: all 32 records once, and the padding of the last step a second time."""
     steps = by_step(written_shards, shape(world_size, 3), remainder="pad")
@@ -139,7 +139,7 @@ def test_padded_every_record_is_seen_by_some_rank(written_shards: Any, world_siz
     assert len(steps) * world_size * 3 - 32 == sum(count - 1 for count in seen.values())
 
 
-@pytest.mark.parametrize("world_size", [1, 2])
+@pytest.mark.parametrize("world_size", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_a_step_is_the_same_for_every_number_of_ranks(written_shards: Any, world_size: int) -> None:
     """One, two or four ranks share four lanes: every step has the same records in the same order."""
     expected = by_step(written_shards, shape(4, 2, 4))
@@ -179,7 +179,7 @@ def test_an_epoch_leaves_no_function_behind(written_shards: Any) -> None:
     assert set() == functions_after(1) - before
 
 
-@pytest.mark.parametrize("world_size", [1, 5])
+@pytest.mark.parametrize("world_size", [pytest.param(1, marks=pytest.mark.slow), 5])
 def test_an_evaluation_counts_every_record_once(written_shards: Any, world_size: int) -> None:
     """The padding has weight 0."""
     seen: Counter[int] = Counter()
@@ -190,7 +190,7 @@ def test_an_evaluation_counts_every_record_once(written_shards: Any, world_size:
     assert Counter(range(32)) == seen
 
 
-@pytest.mark.parametrize("world_size", [1, 5])
+@pytest.mark.parametrize("world_size", [pytest.param(1, marks=pytest.mark.slow), 5])
 def test_results_of_each_example_are_those_of_its_record(written_shards: Any, world_size: int) -> None:
     """With one rank, too, whose lane has a shard of 17 records and another one after it."""
     shards, values = written_shards[1], np.zeros((32, 1), np.float32)
@@ -276,7 +276,7 @@ def test_a_rank_keeps_its_shards_where_a_cache_wants_it(written_shards: Any) -> 
     assert set(first) | set(second) <= owned
 
 
-@pytest.mark.parametrize("world_size", [2, 5])
+@pytest.mark.parametrize("world_size", [pytest.param(2, marks=pytest.mark.slow), 5])
 def test_an_evaluation_reads_no_shard_but_those_it_names(written_shards: Any, world_size: int) -> None:
     """With all other shards deleted, the rank still counts its records, so a cache keeps no others."""
     folder, shards = written_shards

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 import schemathesis
 from schemathesis.config import SchemathesisConfig
 from schemathesis.engine import Status, from_schema
@@ -14,7 +15,6 @@ from tests.unit.function_app.web.test_routes import world_with_letter
 
 CONFIGURATION = {
     "seed": 1,
-    "generation": {"max-examples": 25, "deterministic": True, "database": "none"},
     # 422 also refuses what a schema cannot state: options and limits are those of a dataset's pipeline.
     "checks": {
         "positive_data_acceptance": {"expected-statuses": ["2XX", "304", "404", "409", "412", "422"]},
@@ -24,15 +24,16 @@ CONFIGURATION = {
 }
 
 
-def test_the_api_does_what_its_document_says() -> None:
+@pytest.mark.parametrize("examples", [8, pytest.param(25, marks=pytest.mark.slow)])
+def test_the_api_does_what_its_document_says(examples: int) -> None:
     """Statuses, bodies, headers, refused input, wrong methods, and requests on what earlier ones made."""
     world, _ = world_with_letter()
     world.upload_version()
     world.services = replace(world.services, requests_per_minute=100_000)
     app = build_web_app(lambda: world.services)
-    schema = schemathesis.openapi.from_asgi(
-        "/api/openapi.json", app, config=SchemathesisConfig.from_dict(CONFIGURATION)
-    )
+    generation = {"max-examples": examples, "deterministic": True, "database": "none"}
+    config = SchemathesisConfig.from_dict(CONFIGURATION | {"generation": generation})
+    schema = schemathesis.openapi.from_asgi("/api/openapi.json", app, config=config)
     failures, finished = [], []
     for event in from_schema(schema).execute():
         assert not isinstance(event, NonFatalError), event

@@ -25,10 +25,10 @@ setup: ## prepare .venv, .venv-training and node_modules (the other targets do i
 demo: setup ## start the local twin, upload a data set and follow it to a registered model [ARGS=...]
 	@$(VENV)/python -m cli demo $(ARGS)
 
-test: setup ## run the gate: the tests that every change must pass, in about ten minutes [ARGS="tests/unit -x"]
+test: setup ## run the gate: the tests that every change must pass, in 10 to 22 minutes [ARGS="tests/unit -x"]
 	@$(VENV)/python -m pytest $(WORKERS) -m "not slow" $(ARGS)
 
-test-all: setup ## run every test, in about 45 minutes: all crash points, storms, example data sets and seeds [ARGS=...]
+test-all: setup ## run every test, in 45 to 75 minutes: all crash points, storms, example data sets and seeds [ARGS=...]
 	@$(VENV)/python -m pytest $(WORKERS) $(ARGS)
 
 check: setup ## lint, formatting, types, import rules, sizes, names and words, secrets and vulnerabilities

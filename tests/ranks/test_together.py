@@ -14,7 +14,7 @@ from tests.ranks.ranks import Outcome, observed, program, train
 from tests.ranks.versions import ClosedVersion, job_arguments, write_version
 from tests.support.example_bytes import example_bytes
 
-pytestmark = [pytest.mark.distributed, pytest.mark.slow]
+pytestmark = pytest.mark.distributed
 
 SEED_WITHOUT_SHUFFLE = 2
 """With this seed the first epoch leaves two shards in their order."""
@@ -49,6 +49,7 @@ def test_one_process_needs_no_mpirun(alone: Outcome) -> None:
     assert (1, "none") == (alone.report.world_size, alone.report.details["exchange"])
 
 
+@pytest.mark.slow
 def test_two_ranks_with_accumulated_batches_under_xla_get_what_one_process_gets(
     alone: Outcome, digits: ClosedVersion, tmp_path: Path
 ) -> None:
@@ -60,7 +61,7 @@ def test_two_ranks_with_accumulated_batches_under_xla_get_what_one_process_gets(
     assert_same_but_rounding(alone, outcome, atol=5e-5)  # XLA sums in an order of the processor: 2.4e-5 on EPYC
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("ranks", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_ranks_get_what_one_process_gets(alone: Outcome, digits: ClosedVersion, tmp_path: Path, ranks: int) -> None:
     """Neither accumulation nor XLA, but Horovod's tape; a single rank under mpirun averages nothing.
 
@@ -71,6 +72,7 @@ def test_ranks_get_what_one_process_gets(alone: Outcome, digits: ClosedVersion, 
     assert {1: "none", 2: "horovod"}[ranks] == outcome.report.details["exchange"]
 
 
+@pytest.mark.slow
 def test_half_precision_learns_as_well(digits: ClosedVersion, tmp_path: Path) -> None:
     """It computes in bfloat16 and sends gradients as float16, and still learns the digits."""
     options = {"optimizer": "adam", "learning_rate": 0.002, "epochs": 4}
@@ -78,6 +80,7 @@ def test_half_precision_learns_as_well(digits: ClosedVersion, tmp_path: Path) ->
     assert outcome.report.metrics["val_accuracy"] >= 0.9
 
 
+@pytest.mark.slow
 def test_with_dropout_and_batch_norm_ranks_keep_equal_weights_and_stop_early_together(
     digits: ClosedVersion, tmp_path: Path
 ) -> None:
@@ -93,6 +96,7 @@ def test_with_dropout_and_batch_norm_ranks_keep_equal_weights_and_stop_early_tog
     assert (True, 1) == (details["stopped_early"], details["best"]["epoch"])
 
 
+@pytest.mark.slow
 def test_three_ranks_share_two_uneven_shards(digits_in_two_uneven_shards: ClosedVersion, tmp_path: Path) -> None:
     """One shard is ten times the size of the other: the ranks take equal steps and all finish."""
     version = digits_in_two_uneven_shards
@@ -102,6 +106,7 @@ def test_three_ranks_share_two_uneven_shards(digits_in_two_uneven_shards: Closed
     assert (30, 3) == (plan["steps"], plan["padded_records"])
 
 
+@pytest.mark.slow
 def test_a_record_that_makes_the_loss_nan_stops_all_ranks_with_the_step(tmp_path: Path) -> None:
     """It is in the second rank's part of the third step; there is one paragraph and no report."""
     good = example_bytes({"image": [0.5] * 4, "label": 1})

@@ -190,7 +190,7 @@ def test_an_evaluation_counts_every_record_once(written_shards: Any, world_size:
     assert Counter(range(32)) == seen
 
 
-@pytest.mark.parametrize("world_size", [pytest.param(1, marks=pytest.mark.slow), 5])
+@pytest.mark.parametrize("world_size", [1, 5])
 def test_results_of_each_example_are_those_of_its_record(written_shards: Any, world_size: int) -> None:
     """With one rank, too, whose lane has a shard of 17 records and another one after it."""
     shards, values = written_shards[1], np.zeros((32, 1), np.float32)

@@ -107,6 +107,8 @@ class _Server(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    # Headers and body are two writes: with Nagle's algorithm the second one waits 40 ms for an acknowledgement.
+    disable_nagle_algorithm = True
     server: _Server
 
     def log_message(self, *_: object) -> None:

@@ -190,14 +190,16 @@ def running_twin_of_this_clone(base: Path = TWINS) -> TwinAddress | None:
 def note_elsewhere(folder: Path, base: Path = TWINS) -> None:
     """Remember a folder of twins that is not the default one, so that the other commands find it."""
     if folder != base:
+        from local_azure.twin.state import write_atomically
+
         notes = base / "elsewhere"
         notes.mkdir(parents=True, exist_ok=True)
-        (notes / hashlib.sha256(str(folder).encode()).hexdigest()[:16]).write_text(str(folder), encoding="utf-8")
+        write_atomically(notes / hashlib.sha256(str(folder).encode()).hexdigest()[:16], str(folder))
 
 
 def elsewhere(base: Path) -> Iterator[Path]:
     """Yield the other folders in which twins were started and whose state still exists; forget the rest."""
-    for note in sorted((base / "elsewhere").glob("*")):
+    for note in sorted((base / "elsewhere").glob("[!.]*")):  # not the files that are still being written
         try:
             folder = Path(note.read_text(encoding="utf-8"))
         except FileNotFoundError:  # another command has just forgotten it

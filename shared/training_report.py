@@ -106,7 +106,7 @@ def _rate(stated: Any) -> float | None:
     return float(stated) if is_number and math.isfinite(stated) else None
 
 
-_NAME, _NUMBER = r"[A-Za-z_][A-Za-z0-9_]{0,63}", r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]{1,4})?"
+_NAME, _NUMBER = r"[A-Za-z_][A-Za-z0-9_]{0,63}", r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]{1,4})?"
 _PAIR = re.compile(rf"({_NAME})=({_NUMBER})")
 _PRINTED = re.compile(rf"{_NAME}={_NUMBER}(?:(?:, ?| ){_NAME}={_NUMBER})*")
 MAX_PRINTED_CHARS = 1000

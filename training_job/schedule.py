@@ -83,12 +83,13 @@ class Rules:
     plateau_factor: float = 0.1
 
     def better(self, value: float, best: float | None) -> bool:
-        """Whether a value beats the best one by more than ``minimum_delta``.
+        """Whether a value beats the best one by more than ``minimum_delta``; every number beats NaN.
 
         Lower is better only for metrics whose names end in ``loss``.
         """
-        gain = 0.0 if best is None else (best - value if self.monitor.endswith("loss") else value - best)
-        return best is None or gain > self.minimum_delta
+        if best is None or math.isnan(best):
+            return best is None or not math.isnan(value)
+        return (best - value if self.monitor.endswith("loss") else value - best) > self.minimum_delta
 
 
 def after_epoch(standing: Standing, rules: Rules, metrics: Mapping[str, float], epoch: int) -> Standing:

@@ -46,20 +46,19 @@ FOPEN(fopen64)
 /* -- closing, and descriptors that name the same file ------------------------------------------------------- */
 PUBLIC int close(int fd) {
     REAL(close);
-    writing_t *one = writing(fd);
-    if (!one) return real(fd);
-    int result = real(fd), published = forget(fd);
+    writing_t *one = taken(fd);
+    int result = real(fd), published = let_go(one);
     return result ? result : published;
 }
 PUBLIC int fclose(FILE *file) {
     REAL(fclose);
-    int fd = fileno(file), result = real(file);
-    int published = forget(fd);
+    writing_t *one = taken(fileno(file));
+    int result = real(file), published = let_go(one);
     return result ? result : published ? EOF : 0;
 }
 PUBLIC int dup(int fd) { REAL(dup); int new = real(fd); also(fd, new); return new; }
 static int replaced(int old, int new, int result) {
-    if (result >= 0 && old != new) { forget(new); also(old, new); }
+    if (result >= 0 && old != new) { let_go(taken(new)); also(old, new); }
     return result;
 }
 PUBLIC int dup2(int old, int new) { REAL(dup2); return replaced(old, new, real(old, new)); }
@@ -282,5 +281,5 @@ __attribute__((constructor)) static void begin(void) {
 __attribute__((destructor)) static void end(void) {
     if (!num_roots) return;
     fflush(NULL);
-    for (int fd = 0; fd < MAX_FDS; fd++) forget(fd);
+    for (int fd = 0; fd < MAX_FDS; fd++) let_go(taken(fd));
 }

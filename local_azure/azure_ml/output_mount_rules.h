@@ -180,12 +180,12 @@ static int publish(writing_t *one) {
     return refuse(one->path, "close of a file whose name was taken meanwhile", error == EEXIST ? EIO : error);
 }
 
-/* Forget a descriptor; with the last one of its owner the file gets its name. */
-static int forget(int fd) {
-    writing_t *one = writing(fd);
-    if (!one) return 0;
-    atomic_store(&writings[fd], NULL);
-    if (atomic_fetch_sub(&one->uses, 1) > 1) return 0;
+/* Take a descriptor's file from the table, before the descriptor is closed: its number may then be another file's. */
+static writing_t *taken(int fd) { return fd >= 0 && fd < MAX_FDS ? atomic_exchange(&writings[fd], NULL) : NULL; }
+
+/* Let go of a file; with the last descriptor of its owner it gets its name. */
+static int let_go(writing_t *one) {
+    if (!one || atomic_fetch_sub(&one->uses, 1) > 1) return 0;
     int result = one->owner == getpid() ? publish(one) : 0;
     free(one);
     return result;

@@ -65,7 +65,8 @@ class RunDirectory:
         """Remove everything except the logs."""
         for name in ("wd", "inputs", "outputs", "mount", "tmp"):
             shutil.rmtree(self.root / name, ignore_errors=True)
-        shutil.rmtree(self.alias.parent, ignore_errors=True)
+        if self.alias.is_symlink():  # An incomplete note leads to another folder.
+            shutil.rmtree(self.alias.parent, ignore_errors=True)
         (self.root / _ALIAS_NOTE).unlink(missing_ok=True)
 
 

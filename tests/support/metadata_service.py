@@ -14,6 +14,8 @@ class MetadataService:
 
     def __init__(self) -> None:
         self.answer = json.dumps({"DocumentIncarnation": 1, "Events": []}).encode()
+        self.bytes_instead = b""
+        """What to send instead of a response in HTTP."""
         self.asked = 0
         self.headers: list[str | None] = []
         service = self
@@ -21,9 +23,12 @@ class MetadataService:
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 service.headers.append(self.headers["Metadata"])
-                self.send_response(200)
-                self.end_headers()
-                self.wfile.write(service.answer)
+                if service.bytes_instead:
+                    self.wfile.write(service.bytes_instead)
+                else:
+                    self.send_response(200)
+                    self.end_headers()
+                    self.wfile.write(service.answer)
                 service.asked += 1
 
             def log_message(self, *_arguments: object) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -94,7 +95,11 @@ class LaneData:
         return self._batches(lanes, self._augmented)
 
     def evaluation(self) -> tf.data.Dataset:
-        """Return the batches in the manifest's order, padded with records of weight 0."""
+        """Return the batches in the manifest's order, padded with records of weight 0; built at the first call."""
+        return self._evaluation
+
+    @cached_property
+    def _evaluation(self) -> tf.data.Dataset:
         taken = self.plan.steps * self.plan.batch.records_per_lane
         filler = self.source.lane(cut_lanes(self.shards[:1], 1)[0]).take(1).repeat().map(_weighing(0.0))
         lanes = [

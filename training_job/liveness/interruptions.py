@@ -17,6 +17,7 @@ import threading
 import time
 import urllib.request
 from collections.abc import Iterable, Mapping
+from http.client import HTTPException
 from types import FrameType
 from typing import Any
 
@@ -80,7 +81,7 @@ class NodeNotices:
         while not self._stopped.wait(self._interval_s):
             try:
                 self._note(_events(self._url))
-            except (OSError, ValueError, KeyError, TypeError) as error:
+            except (OSError, HTTPException, ValueError, KeyError, TypeError) as error:
                 if not failed_before:
                     print(f"no notices of this node's end: {self._url} does not answer ({error})", flush=True)
                 failed_before = True  # polled again: Azure may need two minutes for its first answer

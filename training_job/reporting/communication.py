@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from training_job import collective
 from training_job.session import Session
-from training_job.steps import StepOptions, TrainingStep, Update, sums_for
+from training_job.steps import Batch, StepOptions, TrainingStep, Update, sums_for
 
 _WARM_UP_STEPS = 2
 _TIMED_STEPS = 7
@@ -28,8 +28,9 @@ def communication(session: Session) -> dict[str, float]:
         accumulation=arguments.gradient_accumulation, xla=arguments.xla, averaging=False, rank=session.world.rank
     )
     alone = Update(session.model, session.optimizer, sums_for(arguments.task, session.layout), options).compiled()
+    batch = next(iter(session.inputs.training.training_epoch(0)))
     together_s, alone_s = (
-        _median_step_s(session, step, name) for step, name in ((session.update, "1"), (alone, "2"))
+        _median_step_s(session, step, batch, name) for step, name in ((session.update, "1"), (alone, "2"))
     )
     return {
         "step_ms": round(together_s * 1e3, 3),
@@ -39,8 +40,7 @@ def communication(session: Session) -> dict[str, float]:
     }
 
 
-def _median_step_s(session: Session, step: TrainingStep, name: str) -> float:
-    batch = next(iter(session.inputs.training.training_epoch(0)))
+def _median_step_s(session: Session, step: TrainingStep, batch: Batch, name: str) -> float:
     rate, local_flags, times = tf.constant(0.0), tf.zeros([2]), []
     collective.wait_for_all(f"communication {name}")
     for _ in range(_WARM_UP_STEPS + _TIMED_STEPS):

@@ -136,6 +136,7 @@ def _still_valid(files: CertificateFiles) -> bool:
 
 
 def _write_new_pair(files: CertificateFiles) -> None:
+    files.server.unlink(missing_ok=True)  # written last: if this process is killed, the next start makes a new pair
     ca_key = ec.generate_private_key(ec.SECP256R1())
     ca = _authority(ca_key)
     server_key = ec.generate_private_key(ec.SECP256R1())
@@ -143,8 +144,8 @@ def _write_new_pair(files: CertificateFiles) -> None:
     private = server_key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
-    write_private(files.server, server.public_bytes(serialization.Encoding.PEM) + private)
     files.ca.write_bytes(ca.public_bytes(serialization.Encoding.PEM))
+    write_private(files.server, server.public_bytes(serialization.Encoding.PEM) + private)
 
 
 def write_private(path: Path, content: bytes) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -106,3 +107,16 @@ def test_a_note_that_another_command_forgets_meanwhile_is_no_error(tmp_path: Pat
         folder.rmdir()
     assert [] == list(elsewhere(base))
     assert (True, []) == (first in folders, list(found))
+
+
+def test_a_note_is_complete_whenever_another_command_reads_it(tmp_path: Path) -> None:
+    """A twin that starts again replaces its note; an empty one would mean the working directory."""
+    base, other = tmp_path / "base", tmp_path / "other"
+    other.mkdir()
+    note_elsewhere(other, base)
+    (note,) = (base / "elsewhere").iterdir()
+    with note.open() as earlier:
+        note_elsewhere(other, base)
+        assert note.stat().st_ino != os.fstat(earlier.fileno()).st_ino
+    (base / "elsewhere" / ".unfinished").touch()
+    assert [other] == list(elsewhere(base))

@@ -18,6 +18,8 @@ from shared.training_report import MAX_PRINTED_CHARS, MAX_PRINTED_METRICS, print
         ("a=1\na=1e999\n", {"a": 1}),
         (f"{'x' * 65}=1\n{'a=1 ' * MAX_PRINTED_CHARS}\n", {}),
         ("LANDFALL_PROGRESS {}\nhttps://h/?a=1\n", {}),
+        ("a=1.\n", {"a": 1}),
+        (f"{'a=123456 ' * 100}ms\n", {}),  # takes for ever if a pattern can split each number in several ways
     ],
 )
 def test_only_lines_of_metrics_count(log: str, metrics: dict[str, float]) -> None:

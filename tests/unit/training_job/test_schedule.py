@@ -57,6 +57,14 @@ def test_a_gain_within_the_minimum_delta_is_none() -> None:
     assert [1, 1, 3] == [standing.best_epoch for standing in history]
 
 
+def test_every_number_beats_nan() -> None:
+    """A validation loss may overflow before the statistics of batch norm have settled; later epochs still count."""
+    nan = float("nan")
+    history = follow(Rules(monitor="val_loss", early_stopping_patience=2), [nan, nan, 3.0, nan, 2.0])
+    assert [1, 1, 3, 3, 5] == [standing.best_epoch for standing in history]
+    assert not history[-1].stopped
+
+
 def test_early_stopping_waits_as_many_epochs_as_its_patience() -> None:
     """Two epochs without improvement end it, not one."""
     history = follow(Rules(monitor="val_loss", early_stopping_patience=2), [1.0, 1.1, 0.9, 0.9, 1.0])

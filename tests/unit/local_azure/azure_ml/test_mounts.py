@@ -79,6 +79,23 @@ def test_a_file_that_is_written_from_start_to_end_is_there_when_it_is_closed(run
     assert [tmp_path / "out" / "a.txt"] == list((tmp_path / "out").iterdir())
 
 
+def test_no_file_of_several_threads_is_lost(run: Run) -> None:
+    """A descriptor's number may be another thread's file as soon as it is closed."""
+    printed = run("""
+        import threading
+        def write(thread):
+            for number in range(500):
+                os.close(os.open(f"out/{thread}-{number}", os.O_WRONLY | os.O_CREAT))
+        threads = [threading.Thread(target=write, args=(number,)) for number in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        print(len(os.listdir("out")))
+    """)
+    assert "4000" == printed
+
+
 @pytest.mark.parametrize(
     ("call", "expected"),
     [

@@ -94,6 +94,18 @@ def test_an_answer_that_makes_no_sense_is_reported_once_and_polled_again(
     wait_until(notices.checkpoint_wanted, what="a checkpoint is wanted")
 
 
+def test_a_service_that_does_not_speak_http_is_polled_again(
+    service: MetadataService, notices: NodeNotices, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Python's errors about such an answer are no OSErrors."""
+    service.bytes_instead = b"nonsense\r\n"
+    answered(service)
+    assert 1 == capsys.readouterr().out.count(f"no notices of this node's end: {service.url} does not answer (")
+    service.bytes_instead = b""
+    service.announce("e1", "Preempt")
+    wait_until(notices.checkpoint_wanted, what="a checkpoint is wanted")
+
+
 def test_without_an_address_no_service_is_polled(service: MetadataService) -> None:
     """A machine that is not a node of Azure."""
     notices = NodeNotices()

@@ -94,6 +94,27 @@ def test_every_way_to_be_wrong_is_found(resource: str, path: str, value: object)
     assert violations(resource, mutated(resource, path, value))
 
 
+OUTPUT = {"jobOutputType": "uri_folder"}
+LIMITS: list[tuple[str, Callable[[int], object], int]] = [
+    ("displayName", lambda number: "x" * number, 256),
+    ("description", lambda number: "x" * number, 5000),
+    ("experimentName", lambda number: "x" * number, 256),
+    ("tags", lambda number: {"x" * number: ""}, 100),
+    ("tags", lambda number: {"x": "x" * number}, 1000),
+    ("tags", lambda number: {f"{i}": "" for i in range(number)}, 50),
+    ("properties", lambda number: {f"{i}": "" for i in range(number)}, 50),
+    ("outputs", lambda number: {f"{i}": OUTPUT for i in range(number)}, 20),
+]
+"""Member of a job, a value for each length or number, and the maximum."""
+
+
+@pytest.mark.parametrize(("member", "value", "most"), LIMITS)
+def test_the_limits_of_a_run_are_kept(member: str, value: Callable[[int], object], most: int) -> None:
+    """The maximum of the service's documents passes, one more does not."""
+    assert [] == violations("jobs", mutated("jobs", f"properties.{member}", value(most)))
+    assert violations("jobs", mutated("jobs", f"properties.{member}", value(most + 1)))
+
+
 def test_an_unknown_member_is_named_with_its_type_and_path() -> None:
     """The words are those of the service's parser."""
     body = copy.deepcopy(SAMPLES["jobs"][0])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from pathlib import Path
+from unittest.mock import Mock
 
 import jwt
 import pytest
@@ -33,6 +34,19 @@ def test_certificates_are_renewed_before_they_expire(tmp_path: Path, monkeypatch
     first = certificate_files(tmp_path).ca.read_bytes()
     monkeypatch.setattr("local_azure.azure_ml.api.security.utcnow", lambda: utcnow() + dt.timedelta(days=84))
     assert first != certificate_files(tmp_path).ca.read_bytes()
+
+
+def test_a_renewal_that_is_cut_off_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise no client would trust the server until its certificate expires."""
+    certificate_files(tmp_path)
+    monkeypatch.setattr("local_azure.azure_ml.api.security.utcnow", lambda: utcnow() + dt.timedelta(days=84))
+    with monkeypatch.context() as killed:
+        killed.setattr(Path, "write_bytes", Mock(side_effect=KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            certificate_files(tmp_path)
+    files = certificate_files(tmp_path)
+    authority, server = (x509.load_pem_x509_certificate(file.read_bytes()) for file in (files.ca, files.server))
+    server.verify_directly_issued_by(authority)
 
 
 @pytest.mark.parametrize("name", ["server.pem", "token.key"])

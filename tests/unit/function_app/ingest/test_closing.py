@@ -302,7 +302,7 @@ def test_counts_of_a_dataset_without_a_pipeline_are_an_event_as_any_other() -> N
     """They are only counted, because no pipeline expects anything there."""
     world = World()
     world.deliver("letters/v1/dataset.json")
-    assert {"2026-11-20": 1} == world.ledger.counts(OTHERS_UPLOADS)
+    assert {"2026-11-20": 1} == world.ledger.counter_rows[OTHERS_UPLOADS]
 
 
 def test_counts_that_close_nothing_are_in_the_history() -> None:

@@ -155,7 +155,8 @@ def sweep_requested(message: QueueMessage) -> None:
 def health(req: HttpRequest) -> HttpResponse:
     """Return 200 if the settings are valid, otherwise 503, and name the pipelines that are out of service.
 
-    Open to all, so of a problem it says only if it is; the route api/pipelines and the log say all.
+    Anyone may call it, so it names at most the file and the field of a problem; the route api/pipelines and the log
+    have the rest.
     """
     del req
     try:

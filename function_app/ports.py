@@ -210,10 +210,6 @@ class Notes(Protocol):
         """Add one to a counter; callers must keep the number of names and keys small."""
         ...
 
-    def counts(self, name: str) -> Mapping[str, int]:
-        """Return the counters of a name, by key."""
-        ...
-
     def mark(self, name: str) -> str | None:
         """Return a mark, None if there is none."""
         ...

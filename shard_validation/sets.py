@@ -55,7 +55,9 @@ def read_counts(name: str, content: bytes) -> StatedCounts:
         pairs = _tfds_counts(members) if name == TFDS_FILE else _landfall_counts(members)
         splits = {split: tuple(_count(n) for n in counts) for split, counts in pairs}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise CountsError(f"{name}: record counts of shards cannot be read from it: {error!r}") from error
+        # The text of a file that is not UTF-8 is in the repr of its error, and one value may be as long as the file.
+        problem = shown(str(error) if isinstance(error, UnicodeDecodeError) else repr(error))
+        raise CountsError(f"{name}: record counts of shards cannot be read from it: {problem}") from error
     if any(len(counts) > MAX_SHARDS_PER_SPLIT for counts in splits.values()):
         raise CountsError(f"{name}: a split has more than {MAX_SHARDS_PER_SPLIT} shards")
     return StatedCounts(source=name, splits=splits)

@@ -151,8 +151,8 @@ def lines_of(part: LogPart) -> Sequence[str]:
 def _whole_lines(part: LogPart, before: int, *, is_final: bool) -> tuple[int, int]:
     """Return where whole lines begin and end in a part; what follows, if anything, is the beginning of a line.
 
-    A reader chooses where a part begins, and could so cut off what a secret is recognised by: the rest of a line is
-    left out. Of a line that is longer than a part, the beginning is shown.
+    The caller chooses where a part begins, and could cut off the text by which a secret is recognised. So a line that
+    began before the part is left out. If a line is longer than a part, its beginning is shown.
     """
     content, begin = part.content, before
     if before and content[:1] not in (b"\n", b"\r", b""):

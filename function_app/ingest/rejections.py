@@ -34,7 +34,7 @@ def add_first_rejection(
 ) -> bool:
     """Write the notification of a version's first rejected shard to the outbox; True if it is the first.
 
-    ``occasion`` sets a file apart that has no verdict of its own, which no summary would name.
+    ``occasion`` makes a separate notification for a file without a verdict, because no summary would name it.
     """
     version, more = place.dataset_version, f"; and {len(reasons) - 1} more" if len(reasons) > 1 else ""
     text = (

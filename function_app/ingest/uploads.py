@@ -99,7 +99,7 @@ def _span(upload: Upload, place: ShardPlace, services: IngestServices) -> Abstra
 
 
 def _checked_again(pipeline: Pipeline, version: DatasetVersion, services: IngestServices) -> str:
-    """Close a version that is complete with a file that is no shard, or passes with it; return what came of it."""
+    """Close the version if a file that is not a shard has completed it or corrected its counts; return the result."""
     closed = close_version(pipeline, version, services)
     found = "not complete, or refused as a set" if closed is None else f"generation {closed.number}"
     return f"checked its version again: {found}"
@@ -166,8 +166,8 @@ def judge_shard(
 ) -> None:
     """Bring the verdict on one position up to date with the store, and close the version if it is complete.
 
-    ``is_counted``: count the execution even for a short shard, in case the process dies. ``is_small``: the content
-    is asked for together with the facts; a larger one than was thought is asked for again.
+    ``is_counted``: count the execution even for a short shard, in case the process dies. ``is_small``: read the
+    content together with the facts; if it is larger than the event says, it is read again.
     """
     content_up_to = services.turns.small_bytes if is_small else 0
     for _ in range(MAX_ROUNDS):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -15,6 +16,8 @@ from function_app.services import NotifyServices
 
 MAX_LOG_TAIL_CHARS = 4000
 """Maximum length of the log in a notification, because chat services limit messages."""
+MAX_REASON_CHARS = 4000
+"""Maximum length of the reason in a notification: it may quote a script's report, which may have any length."""
 
 
 def notify_of_run(run: RunRecord, services: NotifyServices) -> bool:
@@ -57,6 +60,8 @@ def notify_of_progress(run: RunRecord, outcome: str, services: NotifyServices) -
 
 def _content(run: RunRecord) -> dict[str, Any]:
     """Return the content of a notification: members for programs, and one text for people."""
+    if run.reason is not None and len(run.reason) > MAX_REASON_CHARS:
+        run = replace(run, reason=f"{run.reason[: MAX_REASON_CHARS - 1]}…")
     return {
         "text": _text(run),
         "outcome": str(run.state),

@@ -26,6 +26,8 @@ ONE_RUN, OTHER_SIZE, PUBLISHED, OTHER_NETWORK = math.log(1.5), math.log(2), math
 FAR = 0.1
 """Addition to the half-width for each doubling of processes beyond the measured numbers. Assumed."""
 WIDEST = math.log(10)
+NO_WEIGHT = 1e-12
+"""If the runs of one size are a million times faster, rounding errors decide what the others add to a fit."""
 GAIN = 0.9
 """Exponent without figures: twice the processes take 2 ** -0.9 of the time. Assumed."""
 
@@ -66,8 +68,9 @@ def pace(
     ``model`` is the cost model; ``is_reference`` says that its figures were measured on this network.
     """
     here = [one for one in observations if one.place.vm_size.lower() == place.vm_size.lower()]
-    if len(here) >= MANY and len({one.place.num_ranks for one in here}) > FEW:
-        return _fitted(place, here)
+    can_be_fitted = len(here) >= MANY and len({one.place.num_ranks for one in here}) > FEW
+    if can_be_fitted and (fitted := _fitted(place, here)) is not None:
+        return fitted
     own = model(place)
     if own is not None:
         for known, widest in ((here, ONE_RUN), (observations, OTHER_SIZE)):
@@ -91,12 +94,17 @@ def _scaled(base: float, logs: Sequence[float], widest: float, distance: float, 
     return _pace(base * math.exp(mean), width + FAR * distance, "scaled", len(logs))
 
 
-def _fitted(place: Place, runs: Sequence[Observation]) -> Throughput:
-    """Fit record_s = a + b / ranks, by least squares of relative errors; neither part is negative."""
+def _fitted(place: Place, runs: Sequence[Observation]) -> Throughput | None:
+    """Fit record_s = a + b / ranks, by least squares of relative errors; neither part is negative.
+
+    None if the runs of one size are so much faster that the others have no weight: a script may report any rate.
+    """
     points = [(1 / one.record_s, 1 / (one.place.num_ranks * one.record_s)) for one in runs]
     xx, xy, yy = (sum(p[i] * p[j] for p in points) for i, j in ((0, 0), (0, 1), (1, 1)))
     x, y = sum(p[0] for p in points), sum(p[1] for p in points)
     determinant = xx * yy - xy * xy
+    if determinant <= NO_WEIGHT * xx * yy:
+        return None
     a, b = (x * yy - y * xy) / determinant, (y * xx - x * xy) / determinant
     degrees = len(runs) - 2
     if a < 0 or b < 0:

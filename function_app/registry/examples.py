@@ -193,7 +193,7 @@ def _numbers(file: pq.ParquetFile, name: str) -> Values:
 def check_agrees(results: ExampleResults, metric: str, stated: float) -> None:
     """Raise ExamplesError if results of all examples do not make up the metric that the report states."""
     if len(results.keys) < results.num_examples:
-        return  # of a sample they only do about so
+        return  # a sample agrees only approximately
     found = results.interval(metric, 0).value if metric != VALIDATION + AUC else stated
     if abs(found - stated) > TOLERANCE * max(1.0, abs(stated)):
         raise ExamplesError(

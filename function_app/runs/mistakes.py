@@ -1,7 +1,7 @@
 """What a person has to correct before a job is paid for: its code, its script, or options that do not fit the data.
 
 A mistake says nothing against the data: they are not held, and once it is corrected the same version can be requested
-again without force. A run that is submitted is asked by `mistake`; a request is refused before it has a run.
+again without force. `mistake` checks a run before its submission; a request is refused before it has a run.
 """
 
 from __future__ import annotations

@@ -327,11 +327,6 @@ class MemoryLedger:
         with self._lock:
             self.counter_rows[name][key] += 1
 
-    def counts(self, name: str) -> Mapping[str, int]:
-        """See Notes."""
-        with self._lock:
-            return dict(self.counter_rows.get(name, {}))
-
     def mark(self, name: str) -> str | None:
         """See Notes."""
         with self._lock:

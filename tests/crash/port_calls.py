@@ -82,7 +82,6 @@ READS: Mapping[str, frozenset[str]] = {
             "run_queue",
             "dead_letter",
             "dead_letters",
-            "counts",
             "mark",
         }
     ),

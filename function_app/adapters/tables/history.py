@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 
 from function_app.adapters.tables.client import Change, Row, Tables, new_writer, tries
 from function_app.adapters.tables.row_limits import bounded_history_entry
@@ -61,14 +60,9 @@ class TableNotes:
         partition, row_key = joined("count", escaped(name)), escaped(key)
         for _ in tries(f"counter {name} {key}"):
             row = self._tables.get("notes", partition, row_key)
-            number = 1 if row is None else _number(row) + 1
+            number = 1 if row is None else int(row.columns["number"].value) + 1
             if self._noted(partition, row, row_key, {"key": key, "number": (number, "Edm.Int64")}):
                 return
-
-    def counts(self, name: str) -> Mapping[str, int]:
-        """See Notes."""
-        rows = self._tables.scan("notes", "PartitionKey eq @partition", partition=joined("count", escaped(name)))
-        return {row.columns["key"]: _number(row) for row in rows}
 
     def mark(self, name: str) -> str | None:
         """See Notes. One operation."""
@@ -102,7 +96,3 @@ class TableNotes:
         except LedgerConflictError:
             return False
         return True
-
-
-def _number(row: Row) -> int:
-    return int(row.columns["number"].value)

@@ -61,24 +61,6 @@ def test_twenty_decisions_at_once_are_twenty_lines(ledger: Ledger) -> None:
     assert expected == {entry.action for entry in ledger.history("digits/v1")}
 
 
-def test_what_was_never_counted_has_no_counters(ledger: Ledger) -> None:
-    """They are empty, not an error."""
-    assert {} == dict(ledger.counts("strangers"))
-
-
-def test_counters_are_kept_by_name_and_key(ledger: Ledger) -> None:
-    """The counters of one name are read together, without those of other names."""
-    for name, key in (("events", "2026-11-20"), ("events", "2026-11-21"), ("events", "2026-11-20"), ("other", "x")):
-        ledger.count(name, key)
-    assert {"2026-11-20": 2, "2026-11-21": 1} == dict(ledger.counts("events"))
-
-
-def test_twenty_who_count_at_once_are_all_counted(ledger: Ledger) -> None:
-    """No increment is lost between reading and writing."""
-    at_once([partial(ledger.count, "events", "today")] * 20)
-    assert {"today": 20} == dict(ledger.counts("events"))
-
-
 def test_a_mark_is_what_was_written_last(ledger: Ledger) -> None:
     """There is none at first; names may have any spelling."""
     before = ledger.mark("inventory/digits/v1 ✓")

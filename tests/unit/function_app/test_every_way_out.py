@@ -85,7 +85,7 @@ def watched() -> Iterator[set[Way]]:
 def rows(world: World) -> int:
     """Return the number of history lines and counted events on record."""
     counters = (run_events.OTHERS_EVENTS, uploads.OTHERS_UPLOADS)
-    counted = sum(sum(world.ledger.counts(name).values()) for name in counters)
+    counted = sum(sum(world.ledger.counter_rows[name].values()) for name in counters)
     return sum(map(len, world.ledger.history_rows.values())) + counted
 
 

@@ -50,7 +50,7 @@ def test_what_is_uploaded_for_a_file_that_does_not_tell_its_dataset_is_judged_to
     world = World()
     world.services = replace(world.services, pipelines={}, out_of_service={"": ("x.yaml: not valid YAML",)})
     world.upload_shards(*ALL_SHARDS)
-    assert {"2026-11-20": len(ALL_SHARDS)} == world.ledger.counts("upload_events_of_others")
+    assert {"2026-11-20": len(ALL_SHARDS)} == world.ledger.counter_rows["upload_events_of_others"]
     world.correct_pipeline()
     swept(world)
     assert RunState.SUBMITTED is world.only_run().state

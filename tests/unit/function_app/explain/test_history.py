@@ -70,7 +70,10 @@ def test_events_of_other_projects_are_counted_by_day() -> None:
     world = World()
     for number in range(5):
         handle_run_event(f"calm_river_{number}", world.services)
-    assert ({"2026-11-20": 5}, {}) == (dict(world.ledger.counts(OTHERS_EVENTS)), dict(world.ledger.history_rows))
+    assert ({"2026-11-20": 5}, {}) == (
+        dict(world.ledger.counter_rows[OTHERS_EVENTS]),
+        dict(world.ledger.history_rows),
+    )
 
 
 def test_an_open_version_waits_for_its_shards() -> None:

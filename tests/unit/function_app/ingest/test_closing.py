@@ -298,11 +298,29 @@ def test_counts_may_be_ignored() -> None:
     assert world.ledger.latest_generation(VERSION) is not None
 
 
+@pytest.mark.parametrize(
+    ("counts", "problem"),
+    [
+        (b'{"text": "caf\xe9' + b"x" * 200_000 + b'"}', "can't decode byte 0xe9 in position 13"),
+        (b'{"format_version": "' + b"x" * 200_000 + b'"}', "format_version: expected 1, got 'xxx"),
+    ],
+)
+def test_counts_that_cannot_be_read_refuse_the_set_without_quoting_the_file(counts: bytes, problem: str) -> None:
+    """The file may have megabytes; a notification and an entry of the history have room for less."""
+    world = counting_world()
+    world.shards.put(COUNTS, counts)
+    upload_with_counts(world)
+    ((message,),) = refusals(world)
+    assert problem in message
+    assert len(message) < 500
+    assert ["set_rejected"] == [sent.outcome for sent in world.topic.received]
+
+
 def test_counts_of_a_dataset_without_a_pipeline_are_an_event_as_any_other() -> None:
     """They are only counted, because no pipeline expects anything there."""
     world = World()
     world.deliver("letters/v1/dataset.json")
-    assert {"2026-11-20": 1} == world.ledger.counts(OTHERS_UPLOADS)
+    assert {"2026-11-20": 1} == world.ledger.counter_rows[OTHERS_UPLOADS]
 
 
 def test_counts_that_close_nothing_are_in_the_history() -> None:

@@ -282,7 +282,10 @@ def test_a_continuation_for_another_container_is_none_of_ours() -> None:
     event["subject"] = event["subject"].replace("/datasets/", "/elsewhere/")
     world.uploads.messages.append(json.dumps(event))
     serve_uploads(world)
-    assert (1, "validation_paused") == (sum(world.ledger.counts(OTHERS_UPLOADS).values()), world.actions(PATH)[-1])
+    assert (1, "validation_paused") == (
+        sum(world.ledger.counter_rows[OTHERS_UPLOADS].values()),
+        world.actions(PATH)[-1],
+    )
 
 
 def test_a_continuation_is_bounded_as_any_event() -> None:

@@ -150,7 +150,10 @@ def test_blobs_outside_every_dataset_are_counted_by_the_day(container: str, path
         world.deliver(path, container=container)
     world.clock.move(days=1)
     world.deliver(path, container=container)
-    assert ({"2026-11-20": 3, "2026-11-21": 1}, []) == (world.ledger.counts(OTHERS_UPLOADS), world.actions(path))
+    assert ({"2026-11-20": 3, "2026-11-21": 1}, []) == (
+        world.ledger.counter_rows[OTHERS_UPLOADS],
+        world.actions(path),
+    )
 
 
 def test_a_blob_that_is_gone_is_suppressed() -> None:

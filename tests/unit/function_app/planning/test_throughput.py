@@ -120,6 +120,14 @@ def test_a_fit_is_never_negative() -> None:
     assert 0 < known(at(64), *runs).low_s < known(at(64), *runs).record_s < 0.15
 
 
+def test_runs_that_are_a_billion_times_slower_have_no_line_with_the_others() -> None:
+    """A script may report any rate; the plan of its next run is still made."""
+    found = known(at(3), seen(1, 1e-5), seen(1, 2e-5), seen(2, 1e4))
+
+    assert ("scaled", 3) == (found.source, found.num_runs)
+    assert 0 < found.low_s < found.record_s < found.high_s
+
+
 def test_a_run_on_another_size_teaches_too_but_less() -> None:
     other = known(at(1, ND, of_node=8), seen(1, 3 / 2375))
 

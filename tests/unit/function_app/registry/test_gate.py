@@ -9,6 +9,7 @@ import pytest
 
 from function_app.domain.records import RunRecord
 from function_app.domain.run_states import RunState
+from function_app.notify.messages import MAX_REASON_CHARS
 from function_app.runs.requests import request_run
 from shared.training_report import MAX_REPORT_BYTES
 from tests.support.world import VERSION, World, ended_run, pipeline
@@ -287,6 +288,20 @@ def test_a_users_script_need_not_check_the_contents() -> None:
     world = World()
     use_own_script(world)
     assert RunState.REGISTERED == reported(world, contents_checked=False).state
+
+
+def test_a_report_with_a_long_text_is_refused_and_its_run_ends() -> None:
+    """A script may write any text as a metric; the notification has the beginning of the reason, which quotes it."""
+    world = World()
+    use_own_script(world)
+    run = world.upload_version()
+    world.write_report(run, {"val_accuracy": "ж" * 12_000})  # type: ignore[dict-item]
+    world.jobs.become(run.run_id, "Completed")
+    ended = world.follow(run)
+    reasons = [sent.content["reason"] for sent in world.ledger.notifications(run.run_id)]
+    assert (RunState.NOT_REGISTERED, False) == (ended.state, ended.notified_at is None)
+    assert ended.reason is not None
+    assert [f"{ended.reason[: MAX_REASON_CHARS - 1]}…"] * 2 == reasons
 
 
 def use_own_script(world: World) -> None:

@@ -55,7 +55,7 @@ def read_counts(name: str, content: bytes) -> StatedCounts:
         pairs = _tfds_counts(members) if name == TFDS_FILE else _landfall_counts(members)
         splits = {split: tuple(_count(n) for n in counts) for split, counts in pairs}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise CountsError(f"{name}: record counts of shards cannot be read from it: {error!r}") from error
+        raise CountsError(f"{name}: record counts of shards cannot be read from it: {shown(repr(error))}") from error
     if any(len(counts) > MAX_SHARDS_PER_SPLIT for counts in splits.values()):
         raise CountsError(f"{name}: a split has more than {MAX_SHARDS_PER_SPLIT} shards")
     return StatedCounts(source=name, splits=splits)
@@ -73,8 +73,7 @@ def _tfds_counts(members: Mapping[str, Any]) -> list[tuple[str, list[Any]]]:
 
 
 def _count(value: Any) -> int:
-    count = int(value)
-    if isinstance(value, (bool, float)) or count < 0:
+    if isinstance(value, (bool, float)) or (count := int(value)) < 0:
         raise ValueError(f"a record count must be an integer from 0, got {value!r}")
     return count
 

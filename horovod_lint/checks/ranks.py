@@ -273,7 +273,7 @@ _LOGGING_CALLBACKS = frozenset({"TensorBoard", "MlflowCallback", "MLflowCallback
 _WRITING_METHODS = frozenset(
     {
         *("save", "save_weights", "save_pretrained", "to_csv", "to_parquet", "to_pickle", "to_json", "savefig"),
-        *("write_text", "write_bytes", "to_hdf", "to_feather"),
+        *("write_text", "write_bytes", "to_hdf", "to_feather", "export", "write_out"),
     }
 )
 _WRITING_FUNCTIONS = (
@@ -281,6 +281,8 @@ _WRITING_FUNCTIONS = (
     *("saved_model.save", "models.save_model", "saving.save_model", "pyplot.savefig", "io.write_file"),
     *("TFRecordWriter", "gfile.GFile", "gfile.Open"),
 )
+_WRITING_TO_A_PATH = frozenset({"to_json", "to_csv", "export", "write_out"})
+"""Without a path they return a text, or are methods of another kind of object."""
 _PATH_IS_SECOND = ("saved_model.save", "torch.save")
 _OPENING = frozenset({"open", "GFile", "Open"})
 _WRITING_SESSIONS = ("train.MonitoredTrainingSession", "estimator.Estimator")
@@ -338,8 +340,8 @@ def _written_path(view: View, call: ast.Call) -> ast.expr | None:
         return None
     if name in ("write_text", "write_bytes"):
         return call.func.value
-    returns_text = name in ("to_json", "to_csv") and not call.args and keyword_of(call, "path_or_buf") is None
-    return None if returns_text else _path_of_method(view, call)
+    has_path = bool(call.args) or keyword_of(call, "path_or_buf", "filepath") is not None
+    return _path_of_method(view, call) if has_path or name not in _WRITING_TO_A_PATH else None
 
 
 def _is_chosen_by_rank(view: View, folder: ast.expr) -> bool:

@@ -24,6 +24,9 @@ BROADCAST = "    hvd.callbacks.BroadcastGlobalVariablesCallback(0),\n"
     [
         'model.save("outputs/final.h5")',
         'model.save_weights("outputs/w.h5")',
+        'model.export("outputs/saved_model")',
+        'model.export(filepath="outputs/saved_model", verbose=False)',
+        'archive = tf.keras.export.ExportArchive()\narchive.write_out("outputs/saved_model")',
         'tf.keras.models.save_model(model, "outputs")',
         'tf.saved_model.save(model, "outputs")',
         'with open("outputs/metrics.json", "w") as f:\n    f.write("{}")',
@@ -61,6 +64,8 @@ def test_a_file_that_every_rank_writes_is_found(write: str) -> None:
         'def only(f):\n    return f if hvd.rank() == 0 else print\n@only\ndef k():\n    model.save("m")\nk()',
         'import tempfile\nwith open(tempfile.mktemp(), "w") as f:\n    f.write("")',
         'with open("m.json") as f:\n    f.read()',
+        'if hvd.rank() == 0:\n    model.export("m")',
+        "text = model.to_json()\nmodel.export()",
         "import io\nmodel.save(io.BytesIO())",
         'if int(os.environ["OMPI_COMM_WORLD_RANK"]) == 0:\n    model.save("m.h5")',
         "match hvd.rank():\n    case 0:\n        pass",

@@ -345,7 +345,7 @@ def recognise(head: bytes) -> Content:
         return Content(data_format="tfrecord", compression=compression, seen=f"{compression.upper()} data")
     if words := _known_content(head):
         return Content(data_format=None, seen=words)
-    return Content(data_format="tfrecord", seen="a TFRecord shard")
+    return Content(data_format="tfrecord", seen=describe_content(head))
 
 
 def describe_content(content: bytes | memoryview) -> str:

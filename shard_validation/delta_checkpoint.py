@@ -55,7 +55,17 @@ def read_actions(name: str, content: bytes) -> Iterator[tuple[int, dict[str, Any
                     raise FileListError(f"{name}: more than {MAX_ROWS:,} rows")
         finally:
             give_back(decoder)
-    except (DecoderLostError, SourceUnavailableError, RuntimeError, LookupError, TypeError, AttributeError) as error:
+    except FileListError:
+        raise
+    except (
+        DecoderLostError,
+        SourceUnavailableError,
+        RuntimeError,
+        LookupError,
+        TypeError,
+        ValueError,
+        AttributeError,
+    ) as error:
         raise FileListError(f"{name}: it cannot be decoded as a checkpoint: {shown(str(error)[:200])}") from error
 
 

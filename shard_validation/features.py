@@ -255,9 +255,14 @@ def _out_of_range(spec: FeatureSpec, values: Sequence[float]) -> Fault:
     return Fault(
         code=ReasonCode.VALUE_OUT_OF_RANGE,
         feature=spec.name,
-        expected=f"{low:g} to {high:g}",
+        expected=f"{_number(low)} to {_number(high)}",
         seen=_place(values, position),
     )
+
+
+def _number(bound: float) -> str:
+    """Return a bound with enough digits to differ from a value beyond it."""
+    return str(bound) if isinstance(bound, int) else f"{bound:.15g}"
 
 
 def _not_allowed(spec: FeatureSpec, values: Sequence[Any]) -> Fault:

@@ -334,16 +334,20 @@ def _tfds_files(name: str, members: Mapping[str, Any]) -> Iterator[StatedFile]:
     """Yield the shards of ``dataset_info.json``: a template states their names."""
     for split in members["splits"]:
         lengths, of_split = split.get("shardLengths", []), str(split["name"])
+        template = str(split.get("filepathTemplate") or TFDS_TEMPLATE)
         digits = max(TFDS_DIGITS, len(str(len(lengths))))
         values = {"DATASET": str(members["name"]), "SPLIT": of_split}
         values["FILEFORMAT"] = str(members.get("fileFormat", "tfrecord"))
         values["NUM_SHARDS"] = f"{len(lengths):0{digits}d}"
+        # A path can be as long as the product of a template's and a name's length.
+        if any(len(part) > MAX_NAME_CHARS for part in (template, *values.values())):
+            refuse(name, f"split {shown(of_split)}", f"names and templates have at most {MAX_NAME_CHARS} characters")
         for index, length in enumerate(lengths):
             values["SHARD_INDEX"] = f"{index:0{digits}d}"
             values["SHARD_X_OF_Y"] = f"{values['SHARD_INDEX']}-of-{values['NUM_SHARDS']}"
             place = f"shard {index} of split {shown(of_split)}"
             yield StatedFile(
-                name=_filled(str(split.get("filepathTemplate") or TFDS_TEMPLATE), values),
+                name=_filled(template, values),
                 place=place,
                 split=of_split,
                 num_records=whole_number(name, place, "shardLengths", length),

@@ -114,7 +114,7 @@ class DataRequirements:
     limits: Limits = field(default_factory=Limits)
     counts: CountsPolicy = "if_stated"
     small_shard_ratio: float = 0.1
-    """A shard with fewer records than this share of its split's median is rejected; 0 accepts any."""
+    """A warning lists shards with fewer records than this share of their split's median; 0 turns it off."""
     drift: DriftPolicy = field(default_factory=DriftPolicy)
     digests: tuple[str, ...] = ()
     """Digests of the whole content to compute in addition to its CRC32C: `sha256`, `md5`."""

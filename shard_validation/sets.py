@@ -75,8 +75,7 @@ def _tfds_counts(members: Mapping[str, Any]) -> list[tuple[str, list[Any]]]:
 
 
 def _count(value: Any) -> int:
-    count = int(value)
-    if isinstance(value, (bool, float)) or count < 0:
+    if isinstance(value, (bool, float)) or (count := int(value)) < 0:
         raise ValueError(f"a record count must be an integer from 0, got {value!r}")
     return count
 

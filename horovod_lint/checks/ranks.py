@@ -273,7 +273,7 @@ _LOGGING_CALLBACKS = frozenset({"TensorBoard", "MlflowCallback", "MLflowCallback
 _WRITING_METHODS = frozenset(
     {
         *("save", "save_weights", "save_pretrained", "to_csv", "to_parquet", "to_pickle", "to_json", "savefig"),
-        *("write_text", "write_bytes", "to_hdf", "to_feather"),
+        *("write_text", "write_bytes", "to_hdf", "to_feather", "export", "write_out"),
     }
 )
 _WRITING_FUNCTIONS = (
@@ -281,7 +281,10 @@ _WRITING_FUNCTIONS = (
     *("saved_model.save", "models.save_model", "saving.save_model", "pyplot.savefig", "io.write_file"),
     *("TFRecordWriter", "gfile.GFile", "gfile.Open"),
 )
+_WRITING_TO_A_PATH = frozenset({"to_json", "to_csv", "export", "write_out"})
+"""Without a path they return a text, or are methods of another kind of object."""
 _PATH_IS_SECOND = ("saved_model.save", "torch.save")
+_WRITER = re.compile(r"Sav(er|ing)|Checkpoint|Export|Writer|Logger|Manager|Report|Recorder|Tracker")
 _OPENING = frozenset({"open", "GFile", "Open"})
 _WRITING_SESSIONS = ("train.MonitoredTrainingSession", "estimator.Estimator")
 """Sessions that save checkpoints of TensorFlow 1 into a folder that they get."""
@@ -338,8 +341,8 @@ def _written_path(view: View, call: ast.Call) -> ast.expr | None:
         return None
     if name in ("write_text", "write_bytes"):
         return call.func.value
-    returns_text = name in ("to_json", "to_csv") and not call.args and keyword_of(call, "path_or_buf") is None
-    return None if returns_text else _path_of_method(view, call)
+    has_path = bool(call.args) or keyword_of(call, "path_or_buf", "filepath") is not None
+    return _path_of_method(view, call) if has_path or name not in _WRITING_TO_A_PATH else None
 
 
 def _is_chosen_by_rank(view: View, folder: ast.expr) -> bool:
@@ -354,6 +357,8 @@ def _path_of_method(view: View, call: ast.Call) -> ast.expr | None:
     origins = view.flow.origins(receiver)
     if any(isinstance(o, ast.Call) and "State" in last_name(o) for o in origins):
         return None  # an elastic state stays in memory
+    if any(isinstance(o, ast.Call) and view.modules.is_own(o.func) and _WRITER.search(last_name(o)) for o in origins):
+        return None  # a class of a module that the lint does not see; it may check the rank itself
     own = [f for f in view.script.functions.get(last_name(call), []) if view.script.class_of(f) is not None]
     if own and view.script.function_of(call) not in own:
         return None  # a method of the script, which is checked itself; it may call a model's method

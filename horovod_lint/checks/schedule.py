@@ -115,11 +115,11 @@ def _check_learning_rate(view: View) -> Iterator[Finding]:
     if not any(reads_data(view.flow.reach(each)) for each in data):
         return
     rates = [(call, rate) for call in _optimizers(view) if (rate := _learning_rate(view, call)) is not None]
-    if rates and not any(_may_scale(view, rate) for _, rate in rates):
-        text = ast.unparse(rates[0][1])[:60]
-        yield view.finding(
-            RuleCode.LEARNING_RATE_NOT_SCALED, rates[0][0], f"the learning rate is {text} for any number of ranks"
-        )
+    stated = [(call, rate) for call, rate in rates if not _is_scheduler(view, call)]
+    if stated and not any(_may_scale(view, rate) for _, rate in rates):
+        call, rate = stated[0]
+        message = f"the learning rate is {ast.unparse(rate)[:60]} for any number of ranks"
+        yield view.finding(RuleCode.LEARNING_RATE_NOT_SCALED, call, message)
 
 
 def _called_paths(view: View) -> Iterator[str]:
@@ -131,6 +131,11 @@ def _optimizers(view: View) -> Iterator[ast.Call]:
     for call in view.script.calls:
         if any(".optimizers." in path or "torch.optim." in path for path in view.modules.paths(call.func)):
             yield call
+
+
+def _is_scheduler(view: View, call: ast.Call) -> bool:
+    """Whether a call makes a scheduler of PyTorch, whose second argument is not a rate."""
+    return any("torch.optim.lr_scheduler." in path for path in view.modules.paths(call.func))
 
 
 def _learning_rate(view: View, call: ast.Call) -> ast.expr | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -200,12 +201,17 @@ def _match_columns(
 ) -> tuple[dict[int, FeatureSpec], list[Fault]]:
     """Return the feature of each column that has one, and the faults of the schema."""
     by_path = {leaf.path: index for index, leaf in enumerate(leaves)}
+    num_columns = Counter(leaf.path for leaf in leaves)
     matched: dict[int, FeatureSpec] = {}
     faults: list[Fault] = []
     for spec in features:
         index = next((by_path[spec.name + leaf] for leaf in _LEAVES if spec.name + leaf in by_path), None)
         if index is None:
             faults += [missing(spec, by_path)] if spec.required else []
+        elif (number := num_columns[leaves[index].path]) > 1:
+            seen = f"{number} columns of this name"  # readers refuse them, or read the first one
+            code = ReasonCode.FEATURE_WRONG_SHAPE
+            faults.append(Fault(code=code, feature=spec.name, expected="one column", seen=seen))
         elif fault := _type_fault(spec, leaves[index]):
             faults.append(fault)
         else:

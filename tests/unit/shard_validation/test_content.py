@@ -113,6 +113,13 @@ def test_name_contradicts_content(name: str, content: bytes) -> None:
     assert (Code.NAME_CONTRADICTS_CONTENT, None, 0) == place(validate_shard(BytesSource(content, name)))
 
 
+def test_unknown_content_is_not_called_a_shard() -> None:
+    """A text under the name of a Parquet shard is described by its first bytes: it may be anything."""
+    verdict = validate_shard(BytesSource(b"id,label\n1,2\n", "train-00000-of-00001.parquet"))
+    expected = (Code.NAME_CONTRADICTS_CONTENT, "bytes beginning 69 64 2c 6c 61 62 65 6c")
+    assert [expected] == [(reason.code, reason.seen) for reason in verdict.reasons]
+
+
 def test_format_that_the_pipeline_does_not_accept() -> None:
     """A sound shard in another format than the pipeline's is rejected for its format."""
     source = BytesSource(parquet(), "train-00000-of-00001")

@@ -176,6 +176,7 @@ def test_a_checkpoint_may_have_several_parts(cleaned: Path) -> None:
         (lambda: parquet([PROTOCOL, added(), added()]), "row 3: a.parquet is added twice"),
         (lambda: parquet([PROTOCOL, {"add": {"path": "a", "size": None, "x": 1}}]), "row 2: a: size is not stated"),
         (lambda: parquet([PROTOCOL, {"sidecar": {"path": "s.parquet"}}]), "row 2: a checkpoint with sidecars"),
+        (lambda: parquet([PROTOCOL, {"metaData": {"configuration": ["mode=name"]}}]), "cannot be decoded"),
         (lambda: parquet([PROTOCOL, *[{"add": None}] * 3000, added("b")]), "more than 2,000 rows"),
     ],
 )

@@ -82,6 +82,13 @@ def test_bad_numbers(values: list[float], code: Code, seen: str) -> None:
     assert (code, "x", seen) == (reason.code, reason.feature, reason.seen)
 
 
+def test_a_bound_is_shown_with_all_its_digits() -> None:
+    """A rounded bound could appear to allow the value that it rejects."""
+    spec = FeatureSpec(name="x", kind="int64", minimum=0.5, maximum=1_234_567)
+    reason = only_reason(verdict_on(framed([example_bytes({"x": 1_234_568})]), spec))
+    assert ("0.5 to 1234567", "1234568") == (reason.expected, reason.seen)
+
+
 def test_a_missing_feature_is_reported_with_the_names_that_are_there() -> None:
     """A few of them: the writer sees which name was meant."""
     few = only_reason(verdict_on(framed([example_bytes({"lable": 1, "image": b""})]), LABEL))

@@ -185,6 +185,20 @@ def test_what_a_json_list_may_not_say_is_refused(name: str, content: bytes, mess
         read_file_list(name, content)
 
 
+@pytest.mark.parametrize(
+    "split",
+    [
+        {"name": "t" * 10_000, "filepathTemplate": "{SPLIT}" * 10},
+        {"name": "t" * 100, "filepathTemplate": "{SPLIT}" * 10_000},
+    ],
+)
+def test_a_template_that_repeats_a_name_is_refused_before_it_is_filled(split: dict[str, object]) -> None:
+    """A list of 32 MB could otherwise state a path of terabytes."""
+    content = json.dumps({"name": "a", "splits": [{**split, "shardLengths": ["1"]}]}).encode()
+    with pytest.raises(FileListError, match=r"split t+…?: names and templates have at most 255 characters"):
+        read_file_list("dataset_info.json", content)
+
+
 def test_lists_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """The limits are a number of bytes and of names."""
     monkeypatch.setattr(file_lists, "MAX_LIST_BYTES", 200)

@@ -150,6 +150,8 @@ def test_split_without_counts() -> None:
         b'{"format_version": 1, "splits": {"train": {"shards": [{"num_records": -1}]}}}',
         b'{"format_version": 1, "splits": {"train": {"shards": [{"num_records": 1.5}]}}}',
         b'{"format_version": 1, "splits": {"train": {"shards": [{"num_records": true}]}}}',
+        b'{"format_version": 1, "splits": {"train": {"shards": [{"num_records": Infinity}]}}}',
+        b'{"format_version": 1, "splits": {"train": {"shards": [{"num_records": 1e999}]}}}',
         b'{"format_version": 1, "splits": {"train": {"shards": 5}}}',
         b"[" * 100_000,
     ],
@@ -158,3 +160,11 @@ def test_unreadable_counts(content: bytes) -> None:
     """Anything but the two formats raises CountsError, and no other exception."""
     with pytest.raises(CountsError, match="record counts of shards cannot be read"):
         read_counts("dataset.json", content)
+
+
+def test_a_message_about_unreadable_counts_is_bounded() -> None:
+    """The message is kept in the ledger, so it shows only the beginning of what the file states."""
+    content = json.dumps({"format_version": "x" * 100_000, "splits": {}}).encode()
+    with pytest.raises(CountsError, match="expected 1, got 'xxx") as caught:
+        read_counts("dataset.json", content)
+    assert len(str(caught.value)) < 300

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.horovod_lint.scripts import FIT, TAPE, found, spoilt
+from tests.unit.horovod_lint.scripts import FIT, TAPE, TORCH, found, spoilt
 
 STEPS = "steps_per_epoch=50000 // 32 // hvd.size(), "
 
@@ -59,3 +59,16 @@ def test_a_rate_that_is_the_same_for_any_number_of_ranks_is_advice(rate: str) ->
         TAPE, ("SGD(0.01 * hvd.size())", "SGD(tf.keras.optimizers.schedules.CosineDecay(0.1 * hvd.size(), 100))")
     )
     assert [] == found(scheduled)
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "codes"),
+    [
+        ("torch.optim.Adam(model.parameters())", ["framework_partly_checked"]),
+        ("torch.optim.Adam(model.parameters(), lr=0.01)", ["framework_partly_checked", "learning_rate_not_scaled"]),
+    ],
+)
+def test_a_number_of_a_scheduler_is_not_taken_for_a_rate(optimizer: str, codes: list[str]) -> None:
+    """The number of epochs of PyTorch's StepLR is where its optimizers take the rate."""
+    script = spoilt(TORCH, ("torch.optim.SGD(model.parameters(), lr=0.01 * hvd.size())", optimizer))
+    assert codes == found(f"{script}scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 30)\n")

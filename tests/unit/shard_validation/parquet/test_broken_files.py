@@ -133,6 +133,13 @@ def test_wrong_schema(rows: pa.Table, code: Code) -> None:
     assert (code, "image") == (reasons[0].code, reasons[0].feature)
 
 
+def test_two_columns_of_a_features_name() -> None:
+    """Readers refuse such a file or read the first column, so the second one was never checked."""
+    rows = table().append_column("label", pa.array([99] * ROWS))
+    reason = only_reason(validate_shard(BytesSource(written(rows), NAME), DataRequirements(features=(LABEL, IMAGE))))
+    assert (Code.FEATURE_WRONG_SHAPE, "label", "2 columns of this name") == (reason.code, reason.feature, reason.seen)
+
+
 def test_durations_are_not_numbers() -> None:
     """Parquet stores them as numbers, but pyarrow reads them as durations."""
     reason = verdict_on(written(table(label=pa.array([1] * ROWS, pa.duration("s")))), LABEL).reasons[0]

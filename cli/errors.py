@@ -12,6 +12,8 @@ import click
 
 DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 """Error numbers of a write to a full disk, or beyond the user's quota."""
+NOT_OPENED = frozenset({errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.ELOOP})
+"""Error numbers of a path that this user may not open, or that no user can open."""
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 

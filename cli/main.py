@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from cli import IS_CLONE, __version__
-from cli.errors import DISK_FULL, CliError, Interrupted, ending_on_signals
+from cli.errors import DISK_FULL, NOT_OPENED, CliError, Interrupted, ending_on_signals
 from cli.screen import show
 from shared.errors import LandfallError
-from shared.safe_text import mask_secrets, several_lines
+from shared.safe_text import mask_secrets, one_line, several_lines
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -225,6 +225,8 @@ def _explain(error: Exception) -> str:
         return str(error)
     if isinstance(error, OSError) and error.errno in DISK_FULL:
         return f"{error.filename or 'the output'}: cannot be written: {error.strerror}."
+    if isinstance(error, OSError) and error.filename and error.errno in NOT_OPENED:
+        return f"{one_line(str(error.filename))}: cannot be opened: {error.strerror}."
     with tempfile.NamedTemporaryFile("w", prefix="landfall-", suffix=".log", delete=False) as log:
         traceback.print_exception(error, file=log)
     return f"an unexpected error occurred: {error!r}. The stack trace is in {Path(log.name)}."

@@ -128,6 +128,10 @@ def with_api(command: Callable[Concatenate[ApiClient, P], R]) -> Callable[..., R
                     f"{client.url}: the answer lacks {error}. Is it a Landfall function app of the same version as "
                     f"this command?"
                 ) from error
+            except UnicodeEncodeError as error:  # bytes of the command line that are not text
+                raise CliError(
+                    f"{error.object[error.start]!r} is not a character that can be sent. Correct the argument."
+                ) from error
 
     return wrapper
 

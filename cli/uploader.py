@@ -15,12 +15,13 @@ from types import TracebackType
 from typing import Any, Self
 
 from azure.core import MatchConditions
-from azure.core.exceptions import AzureError, ClientAuthenticationError, ResourceExistsError, ResourceNotFoundError
+from azure.core.exceptions import AzureError, ClientAuthenticationError, ResourceNotFoundError
 from azure.storage.blob import BlobBlock, BlobClient, BlobServiceClient, ContainerClient, LinearRetry
 from crc32c import crc32c
 
 from cli.errors import CliError
 from cli.progress import Step, uploading_bar
+from cli.screen import counted
 from shared.crc import combined_crc32c, crc32c_of_file
 from shared.safe_text import public_url
 
@@ -200,9 +201,9 @@ class ShardUploader:
         try:
             with _named_in_errors(file):
                 self._send(_Content.of(file), path, step, overwrite=overwrite)
-        except ResourceExistsError as error:
-            raise CliError(f"{path} exists already: pass --overwrite, or choose another version.") from error
         except AzureError as error:
+            if getattr(error, "error_code", None) == "BlobAlreadyExists":
+                raise CliError(f"{path} exists already: pass --overwrite, or choose another version.") from error
             raise CliError(f"{path} was not uploaded to {self._service.url}: {_first_line(error)}") from error
 
     def _send(self, content: _Content, path: str, step: Step, *, overwrite: bool) -> None:
@@ -297,11 +298,6 @@ def _named_in_errors(file: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise CliError(f"{file}: cannot be read: {error}") from error
-
-
-def counted(number: int, noun: str) -> str:
-    """Return a number with its noun, such as 1 file and 2,000 files."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def listed(names: list[str], separator: str = ", ") -> str:

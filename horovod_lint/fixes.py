@@ -53,8 +53,9 @@ def fix_script(content: bytes, name: str, machine: Machine | None = None) -> Fix
     """
     if name.lower().endswith(NOTEBOOK_SUFFIX):
         return _fix_notebook(content, name, machine or Machine())
+    lines = tuple(read_source(content, name).text.split("\n"))
     encoding, _ = tokenize.detect_encoding(io.BytesIO(content).readline)
-    document = _Document(lines=tuple(read_source(content, name).text.split("\n")), encoding=encoding)
+    document = _Document(lines=lines, encoding=encoding)
     if b"\r" in content.replace(b"\r\n", b""):
         return Fixed(content=content, findings=())
     document, findings = _fixed(document, name, machine or Machine())

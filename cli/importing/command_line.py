@@ -58,7 +58,7 @@ class Started:
 def read_command_line(text: str, place: str) -> Started:
     """Return how a command line starts its one Python script; errors begin with ``place``. Raises CliError."""
     commands = list(_commands(text, place))
-    runs = [command for command in commands if any(map(_is_script, command))]
+    runs = [command for command in commands if any(map(_is_script, _parted(command)[0]))]
     if len(runs) != 1:
         raise CliError(
             f"{place} runs {'no' if not runs else 'more than one'} Python script (.py). Landfall runs one; write a "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 import sys
 import tempfile
@@ -147,12 +148,17 @@ def _name_of(arguments: Sequence[str]) -> str:
     """Return the name of the first folder, as a dataset may be called; of a blob, that of its container's folder."""
     first = arguments[0] if arguments else "."
     if "://" in first:
-        parts = [unquote(part) for part in urlsplit(first).path.split("/") if part]
-        if urlsplit(first).hostname in EMULATORS:
+        try:
+            url = urlsplit(first)
+        except ValueError:  # refused when it is opened
+            return "data"
+        parts = [unquote(part) for part in url.path.split("/") if part]
+        if url.hostname in EMULATORS:
             del parts[:1]
         return dataset_name(parts[1] if len(parts) > 1 else "") or "data"
-    path = Path(first).resolve()
-    folder = path if path.is_dir() else path.parent
+    # Path's methods fail on links that lead to themselves, and on names that are too long.
+    path = Path(os.path.realpath(first))
+    folder = path if os.path.isdir(path) else path.parent  # noqa: PTH112
     return dataset_name(folder.name) or "data"
 
 

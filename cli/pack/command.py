@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import math
+import os
 import shlex
 from collections.abc import Callable
 from pathlib import Path
@@ -153,7 +154,7 @@ def images(folder: Path, *, target: Path, shards: int, seed: int, validation_sha
     """
     from cli.pack.images import find_images
 
-    if target.resolve().is_relative_to(folder.resolve()):
+    if Path(os.path.realpath(target)).is_relative_to(folder.resolve()):  # `target` may be a link to itself
         raise click.UsageError(f"--to {target} is inside {folder}, where it would be taken for a class.")
     run(find_images(folder, validation_share=validation_share, seed=seed), target, shards, seed)
 

@@ -56,7 +56,7 @@ class ApiClient:
             )
         try:
             self.is_local = httpx.URL(url).host in LOOPBACK
-        except httpx.InvalidURL as error:
+        except (httpx.InvalidURL, UnicodeEncodeError) as error:
             raise CliError(f"The function app's URL {url!r} is malformed: {error}.") from error
         if key and not self.is_local and url.startswith("http://"):
             raise CliError(
@@ -189,10 +189,6 @@ class ApiClient:
                     return response
                 self._wait(_retry_after_s(response))
             return self._http.send(sent)
-        except UnicodeEncodeError as error:  # bytes of the command line that are not text
-            raise CliError(
-                f"{error.object[error.start]!r} is not a character that can be sent. Correct the argument."
-            ) from error
         except httpx.TimeoutException as error:
             raise CliError(f"{self.url} did not answer within {TIMEOUT_S:.0f} s: {error}") from error
         except (httpx.HTTPError, httpx.InvalidURL) as error:

@@ -158,5 +158,5 @@ def _summary(letter: Mapping[str, Any]) -> Iterator[str]:
 def _readable(payload: str) -> str:
     try:
         return json.dumps(json.loads(payload), indent=2)
-    except ValueError:
+    except (ValueError, RecursionError):
         return payload

@@ -33,6 +33,9 @@ _CHANGED = frozenset({412, 416})
 """412: the ETag condition failed; 416: the range is beyond the end of the current content."""
 _FORBIDDEN = frozenset({401, 403})
 _CONTAINER_NOT_FOUND = "ContainerNotFound"
+_EXISTS = ("BlobAlreadyExists", "PendingCopyOperation")
+"""Conflicts that mean that a blob exists, or is already being copied. The SDK raises ResourceExistsError for every
+409, for example while a container is being deleted."""
 
 
 class BlobShardStore:
@@ -191,7 +194,9 @@ class BlobRejectedCopies:
         with storage_errors(f"copy {self._source_container}/{facts.path} to {container}"):
             try:
                 _start_copy(source, _pinned(source, facts), self._service.get_blob_client(container, path))
-            except ResourceExistsError:
+            except ResourceExistsError as error:
+                if getattr(error, "error_code", None) not in _EXISTS:
+                    raise
                 return False
             except ResourceModifiedError as error:
                 raise SourceChangedError(f"{facts.path}: the blob was overwritten before it was copied") from error
@@ -315,7 +320,9 @@ class BlobDocumentStore:
         settings = ContentSettings(content_type="application/json") if path.endswith(".json") else None
         try:
             self._container.upload_blob(path, content, overwrite=overwrite, content_settings=settings)
-        except ResourceExistsError:
+        except ResourceExistsError as error:
+            if getattr(error, "error_code", None) not in _EXISTS:
+                raise
             return False
         return True
 

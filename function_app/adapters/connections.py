@@ -150,7 +150,10 @@ def _service_uris(settings: Mapping[str, str], name: str) -> dict[Service, str]:
 
 
 def _checked_uri(key: str, uri: str) -> str:
-    parts = urlsplit(uri)
+    try:
+        parts = urlsplit(uri)
+    except ValueError:
+        parts = urlsplit("")
     local = parts.scheme == "http" and parts.hostname in _LOOPBACK
     if not parts.hostname or not (parts.scheme == "https" or local) or parts.query:
         raise SettingsError(

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 _TRY_LATER = frozenset({408, 429})
 _SERVER_ERRORS = range(500, 600)
+_BEING_DELETED = ("ContainerBeingDeleted", "QueueBeingDeleted", "TableBeingDeleted")
+"""Codes of a 409 that takes half a minute or longer to pass."""
 _MAX_DETAIL_CHARS = 500
 
 
@@ -36,7 +38,8 @@ def storage_errors(action: str) -> Iterator[None]:
 
 def _refused_or_unavailable(action: str, error: HttpResponseError) -> LandfallError:
     status = error.status_code or 0
-    if status in _TRY_LATER or status in _SERVER_ERRORS:
+    is_passing = getattr(error, "error_code", None) in _BEING_DELETED
+    if is_passing or status in _TRY_LATER or status in _SERVER_ERRORS:
         return ServiceUnavailableError(f"{action}: storage is unavailable ({status}): {_detail(error)}")
     hint = ""
     if status in (0, 401, 403):  # 0 if no token could be obtained

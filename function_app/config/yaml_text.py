@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import math
 import re
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,6 +15,8 @@ from shard_validation.hub_lists import BoundedNodes, place_of
 from shared.safe_text import setting_value
 
 MAX_FILE_BYTES = 256 << 10
+MAX_SHOWN_CHARS = 100
+"""Characters of a number that a message shows."""
 
 
 def yaml_as_json(text: bytes, name: str) -> str:
@@ -30,13 +32,13 @@ def yaml_as_json(text: bytes, name: str) -> str:
         raise PipelineError(f"{name}: not valid YAML: {_yaml_problem(error)}") from error
 
 
-def _infinite(value: Any, path: tuple[str, ...]) -> Iterator[tuple[str, float]]:
-    """Yield field path and value of each number that JSON cannot hold."""
+def _infinite(value: Any, path: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """Yield field path and text of each number that is no finite float, which a whole one of 400 digits is not."""
     if isinstance(value, dict | list):
         for key, member in value.items() if isinstance(value, dict) else enumerate(value):
             yield from _infinite(member, (*path, str(key)))
-    elif isinstance(value, float) and not math.isfinite(value):
-        yield ".".join(path) or "the file", value
+    elif isinstance(value, int | float) and not abs(value) <= sys.float_info.max:
+        yield ".".join(path) or "the file", str(value)[:MAX_SHOWN_CHARS]
 
 
 def _yaml_problem(error: Exception) -> str:

@@ -6,7 +6,7 @@ import re
 import uuid
 from collections.abc import Iterator
 from typing import Annotated
-from urllib.parse import parse_qs, quote, urlsplit
+from urllib.parse import parse_qs, quote
 
 from fastapi import APIRouter, Depends, Request
 from starlette.responses import RedirectResponse, Response
@@ -44,7 +44,7 @@ async def _confirmed(request: Request) -> str:
     A browser sends the sign-in with such a form too, but it also states the form's origin.
     """
     site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin", "")
-    is_own = site == "same-origin" if site else urlsplit(origin).netloc == request.headers.get("host")
+    is_own = site == "same-origin" if site else origin.partition("://")[2] == request.headers.get("host")
     key = parse_qs((await request.body()).decode(errors="replace")).get("key", [""])[0]
     if not is_own or not _KEY.fullmatch(key):
         raise SignInError(

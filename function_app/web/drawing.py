@@ -27,6 +27,8 @@ _INTERVALS = 4
 _HOUR_S, _MINUTE_S, _MANY_HOURS = 3600, 60, 2
 MAX_COMPARED_EPOCHS = 100
 MAX_COMPARED_CHARTS = 8
+MAX_DRAWN = 1e307
+"""Larger numbers are drawn as if they were this one, because differences between them overflow."""
 NUM_COLOURS, NUM_DASHES = 8, 4
 
 
@@ -223,7 +225,7 @@ def stroke(number: int) -> str:
 
 
 def _chart(title: str, series: Mapping[str, Mapping[float, float]], *, unit: str = "epoch") -> Chart | None:
-    values = [value for points in series.values() for value in points.values()]
+    values = [_drawable(value) for points in series.values() for value in points.values()]
     numbers = [epoch for points in series.values() for epoch in points]
     if not values:
         return None
@@ -231,7 +233,7 @@ def _chart(title: str, series: Mapping[str, Mapping[float, float]], *, unit: str
     low, high, first, last = ticks[0], ticks[-1], min(numbers), max(numbers)
 
     def height(value: float) -> float:
-        return CURVE_HEIGHT * (1 - (value - low) / (high - low))
+        return CURVE_HEIGHT * (1 - (_drawable(value) - low) / (high - low))
 
     def placed(epoch: float, value: float) -> Dot:
         x = CURVE_WIDTH * ((epoch - first) / (last - first) if last > first else 0.5)
@@ -250,6 +252,10 @@ def _chart(title: str, series: Mapping[str, Mapping[float, float]], *, unit: str
     )
     lines = tuple(Tick(y=height(value), value=value) for value in ticks)
     return Chart(title=title, unit=unit, curves=curves, ticks=lines, first_epoch=int(first), last_epoch=int(last))
+
+
+def _drawable(value: float) -> float:
+    return max(-MAX_DRAWN, min(MAX_DRAWN, value))
 
 
 def _ticks(values: Sequence[float]) -> list[float]:

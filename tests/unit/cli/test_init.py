@@ -371,6 +371,25 @@ def test_what_cannot_be_looked_at_is_named_with_the_fix(
     assert (True, True, False) == (status != 0, problem in output, (tmp_path / "x.yaml").exists()), output
 
 
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("https://[bad/datasets/photos/v1/", "cannot be read: Invalid IPv6 URL"),
+        ("https://[bad/datasets/photos/v1/a.tfrecord", "is not a URL: Invalid IPv6 URL"),
+        ("loop", "cannot be opened"),
+        ("x" * 300, "cannot be opened: File name too long"),
+    ],
+)
+def test_an_argument_that_cannot_be_opened_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, problem: str
+) -> None:
+    """A mistyped address, a link that leads to itself, and a name that no file can have."""
+    monkeypatch.chdir(tmp_path)
+    Path("loop").symlink_to("loop")
+    status, output = run("init", name, "--to", tmp_path / "x.yaml")
+    assert (True, True, False) == (status != 0, problem in output, "unexpected" in output), output
+
+
 def test_a_file_that_exists_is_not_overwritten(tmp_path: Path) -> None:
     """A person may have worked on it."""
     folder = shards(tmp_path, *(with_image(n) for n in range(2)))

@@ -234,6 +234,14 @@ def test_fix_corrects_the_cells_of_a_notebook_and_prints_the_changes(
     assert f"unchanged {path}" in landfall(capsys, "lint", path, "--fix")[1]
 
 
+def test_fix_passes_over_a_script_that_cannot_be_decoded(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """The others of the folder are fixed, and the lint says what is wrong with it."""
+    (tmp_path / "a.py").write_bytes('name = "Zoë"'.encode("latin-1"))
+    (tmp_path / "b.py").write_text("x = 1")
+    status, out, err = landfall(capsys, "lint", "--fix", tmp_path)
+    assert (2, True, True) == (status, "unchanged" in out, "a.py:1: cannot decode the script" in err)
+
+
 def test_fix_is_for_people(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """What cannot be read is left as it is, and the lint says why."""
     assert "Leave out --json" in landfall(capsys, "lint", written(tmp_path, BAD), "--fix", "--json")[2]

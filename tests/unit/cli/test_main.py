@@ -42,6 +42,13 @@ def test_a_full_disk_is_reported_in_one_line(arguments: list[str]) -> None:
     assert (1, "Error: the output: cannot be written: No space left on device.\n") == (ended.returncode, ended.stderr)
 
 
+def test_a_path_that_cannot_be_opened_is_reported_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """The user chose it, so its name and the reason are enough."""
+    name = "x" * 300 + ".yaml"
+    expected = f"Error: {name}: cannot be opened: File name too long.\n"
+    assert (1, "", expected) == landfall(capsys, "check", name)
+
+
 @pytest.mark.parametrize(
     ("closing", "arguments", "expected"),
     [

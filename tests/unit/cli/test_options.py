@@ -29,6 +29,13 @@ def test_a_malformed_subject_is_refused(capsys: Capture, subject: str) -> None:
     assert (2, True) == (status, "is not a dataset version, a run or a blob" in err)
 
 
+@pytest.mark.parametrize("command", [("why",), ("datasets",), ("models",), ("notify", "test")])
+def test_bytes_that_are_no_text_are_refused(capsys: Capture, command: tuple[str, ...]) -> None:
+    """A file's name may hold them, and a person may paste it."""
+    status, _, err = landfall(capsys, *command, "--url", "http://127.0.0.1:9", "digits/v1/\udcff.tfrecord")
+    assert (1, True) == (status, "'\\udcff' is not a character that can be sent" in err), err
+
+
 def test_a_malformed_dataset_version_is_refused_with_an_example(capsys: Capture) -> None:
     """The error shows the form and what was typed."""
     status, _, err = landfall(capsys, "status", "digits")
@@ -43,7 +50,12 @@ def test_a_malformed_key_is_refused_and_not_shown(capsys: Capture, key: str) -> 
 
 
 @pytest.mark.parametrize(
-    ("url", "problem"), [("http://[::1", ""), ("myapp.azurewebsites.net", "it must start with http:// or https://")]
+    ("url", "problem"),
+    [
+        ("http://[::1", ""),
+        ("https://myapp/\udcff", ""),
+        ("myapp.azurewebsites.net", "it must start with http:// or https://"),
+    ],
 )
 def test_a_malformed_url_is_refused(capsys: Capture, url: str, problem: str) -> None:
     """The error shows it, with what is wrong."""

@@ -8,7 +8,7 @@ from typing import Any, Self
 from unittest.mock import Mock
 
 import pytest
-from azure.core.exceptions import ClientAuthenticationError
+from azure.core.exceptions import ClientAuthenticationError, ResourceExistsError
 
 from cli.errors import CliError
 from cli.options import TwinAddress
@@ -20,6 +20,7 @@ from cli.upload import (
     open_uploader,
     refuse_ignored,
 )
+from cli.uploader import ShardUploader
 from function_app.config.layouts import Layout
 from function_app.config.pipelines import Pipeline
 from function_app.domain.shard_paths import NotAShardError, shard_place
@@ -366,3 +367,23 @@ def test_a_target_that_the_function_app_would_ignore_is_wrong_usage(capsys: Capt
     """The same bounds as in its own rule."""
     status, _, err = landfall(capsys, "upload", __file__, "--to", target)
     assert (2, True) == (status, "is malformed: a " in err)
+
+
+@pytest.mark.parametrize(
+    ("code", "problem"),
+    [
+        ("BlobAlreadyExists", "v/a exists already: pass --overwrite"),
+        ("BlobImmutableDueToPolicy", "v/a was not uploaded to .*: a policy"),
+    ],
+)
+def test_only_a_blob_that_exists_can_be_overwritten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, problem: str
+) -> None:
+    """The SDK raises the same error for every conflict."""
+    conflict = ResourceExistsError("a policy")
+    monkeypatch.setattr(conflict, "error_code", code, raising=False)
+    monkeypatch.setattr(ShardUploader, "_send", Mock(side_effect=conflict))
+    (file,) = touch(tmp_path, "a")
+    refused = pytest.raises(CliError, match=problem)
+    with ShardUploader.connected("UseDevelopmentStorage=true", "datasets") as uploader, refused:
+        uploader.upload(file, "v/a", lambda _: None, overwrite=True)

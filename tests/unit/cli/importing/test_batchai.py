@@ -267,6 +267,7 @@ def test_a_file_that_exists_is_not_overwritten(tmp_path: Path) -> None:
         ('{"horovodSettings": [1]}', "horovodSettings is not a JSON object"),
         ('{"nodeCount": "2", "horovodSettings": {}}', "not a number from 1 to 10000. Correct it first."),
         ('{"customMpiSettings": {"commandLine": "./run.sh"}}', "runs no Python script (.py)"),
+        ('{"customMpiSettings": {"commandLine": "python < a.py"}}', "runs no Python script (.py)"),
         ('{"customMpiSettings": {"commandLine": "python a.py; python b.py"}}', "runs more than one Python script"),
         (
             '{"customMpiSettings": {"commandLine": "python \'a.py"}}',

@@ -62,6 +62,15 @@ def test_target_in_source(capsys: Capture, tmp_path: Path) -> None:
     assert ["cat", "dog"] == sorted(p.name for p in source.iterdir())
 
 
+def test_target_that_leads_to_itself(capsys: Capture, tmp_path: Path) -> None:
+    """Its folder cannot be created, and the message says so."""
+    (tmp_path / "source").mkdir()
+    target = tmp_path / "loop"
+    target.symlink_to(target)
+    status, _, err = landfall(capsys, "pack", "images", tmp_path / "source", "--to", target)
+    assert (1, True) == (status, "unexpected" not in err), err
+
+
 def test_no_file(capsys: Capture, tmp_path: Path) -> None:
     """A pipe with an image's name is refused instead of waited for; a folder and a loop of links are named, too."""
     source = write_images(tmp_path / "source")

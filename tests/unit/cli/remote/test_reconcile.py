@@ -121,6 +121,12 @@ def test_a_payload_that_was_cut_is_marked() -> None:
     assert "beginning only; it cannot be replayed):\n    {half" in text
 
 
+def test_a_payload_that_is_nested_too_deeply_is_shown_as_it_is() -> None:
+    """Anyone who may write into a queue chooses the text of a dead letter."""
+    payload = "[" * 100_000
+    assert f"    {payload}" == list(describe_letter(LETTER | {"payload": payload}))[-1]
+
+
 @pytest.mark.parametrize(("subject", "look"), [("digits/v1", "why digits/v1"), ("", "dead-letters show 0a")])
 def test_a_replay_says_where_to_look(capsys: pytest.CaptureFixture[str], subject: str, look: str) -> None:
     """A letter whose subject is unknown has no history."""

@@ -103,6 +103,7 @@ def test_a_service_that_the_settings_do_not_reach_is_named_when_used() -> None:
         ({NAME: "x" * (MAX_SETTING_CHARS + 1)}, "DataStorage has 8193 characters; at most 8192 are allowed"),
         ({f"{NAME}__blobServiceUri": "http://acme.example"}, "DataStorage__blobServiceUri is no service address"),
         ({f"{NAME}__blobServiceUri": "https://a.example/?sv=1"}, "DataStorage__blobServiceUri is no service address"),
+        ({f"{NAME}__blobServiceUri": "https://[acme"}, "DataStorage__blobServiceUri is no service address"),
         ({f"{NAME}__accountName": "Acme/x"}, "DataStorage__accountName is 'Acme"),
         (BLOBS | {f"{NAME}__credential": "password"}, "DataStorage__credential is 'password"),
         (

@@ -37,6 +37,7 @@ def test_a_missing_script_is_reported(tmp_path: Path) -> None:
         (b"a: 1\na: 2", "key 'a' is repeated, line 2, column 1"),
         (b"1: 2", "keys must be texts, got '1', line 1, column 1"),
         (b"a: .nan", ": a: must be a finite number, got nan"),
+        (b"a: [1, 1%s]" % (b"0" * 309), ": a.1: must be a finite number, got 1000"),
         (b"!!python/object:os.system {}", "could not determine a constructor"),
         (b"a: !!bool maybe", "'maybe' is not a value of !!bool, line 1, column 4"),
         (b"a: !!int ''", "'' is not a value of !!int, line 1, column 4"),

@@ -101,6 +101,7 @@ def test_a_dead_letter_is_replayed() -> None:
         {"Origin": "https://evil.example"},
         {"Origin": "null"},
         {"Origin": "http://127.0.0.1:9999"},
+        {"Origin": "http://["},
         {"Sec-Fetch-Site": "cross-site", "Origin": "http://127.0.0.1:7071"},
     ],
 )

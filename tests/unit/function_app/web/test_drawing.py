@@ -96,6 +96,15 @@ def test_lines_across_a_chart_are_round_numbers(values: tuple[float, float], exp
     assert all(0 <= dot.y <= CURVE_HEIGHT for curve in chart.curves for dot in curve.dots)
 
 
+@pytest.mark.parametrize("values", [(1e308,), (1.7e308, -1.7e308), (0.5, 1.7e308)])
+def test_numbers_that_are_too_large_to_draw_stay_in_their_chart(values: tuple[float, ...]) -> None:
+    """The loss of a training that diverges may be almost the largest float, and its page is still shown."""
+    (chart,) = charts([{"epoch": float(number), "loss": value} for number, value in enumerate(values)])
+    (curve,) = chart.curves
+    assert values == tuple(dot.value for dot in curve.dots)
+    assert all(0 <= dot.y <= CURVE_HEIGHT for dot in curve.dots)
+
+
 def test_amounts_are_drawn_from_zero() -> None:
     """Otherwise 11,000 to 11,400 images/s would look like a collapse."""
     (chart,) = charts([{"epoch": 1.0, "images_per_s": 11_000.0}, {"epoch": 2.0, "images_per_s": 11_400.0}])

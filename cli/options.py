@@ -23,7 +23,8 @@ OR_A_TWIN = ", or start a local twin with `landfall up`" if IS_CLONE else ""
 
 P = ParamSpec("P")
 R = TypeVar("R")
-_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*", re.ASCII)
+_RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*", re.ASCII)
+_DEAD_LETTER = re.compile(r"[0-9a-f]+")
 
 as_json_option = click.option("--json", "as_json", is_flag=True, help="Print the API's answer as JSON.")
 limit_option = click.option(
@@ -63,12 +64,12 @@ class IdArgument(click.ParamType[str]):
 
     name = "id"
 
-    def __init__(self, what: str, example: str) -> None:
-        self._what, self._example = what, example
+    def __init__(self, what: str, example: str, pattern: re.Pattern[str]) -> None:
+        self._what, self._example, self._pattern = what, example, pattern
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Check the form; the function app knows which ids exist."""
-        if _ID.fullmatch(str(value)) is None:
+        if self._pattern.fullmatch(str(value)) is None:
             self.fail(f"{value!r} is not the id of {self._what}, such as {self._example}.", param, ctx)
         return str(value)
 
@@ -91,8 +92,8 @@ def _version(
 
 DATASET_VERSION = DatasetVersionArgument()
 TRAINABLE = TrainableArgument()
-RUN_ID = IdArgument("a run", "landfall-digits-2026-11-20-1f3a9c2b7d5e-a1")
-DEAD_LETTER_ID = IdArgument("a dead letter", "0123456789abcdef")
+RUN_ID = IdArgument("a run", "landfall-digits-2026-11-20-1f3a9c2b7d5e-a1", _RUN)
+DEAD_LETTER_ID = IdArgument("a dead letter", "0123456789abcdef", _DEAD_LETTER)
 
 
 def function_app_options(command: Callable[P, R]) -> Callable[P, R]:

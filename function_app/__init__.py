@@ -1,4 +1,4 @@
-"""Landfall's submitter: events in, decisions, Azure out.
+"""Landfall's submitter: it validates shards, submits and follows training jobs, and registers models.
 
 The Functions host imports this package by name and expects to find exactly one app in it: ``app``.
 """

@@ -8,12 +8,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, cast, get_args
 
-from shared.shard_names import SPLIT_KEY, split_in_name
+from shared.shard_names import SPLIT_KEY, DataFormat, split_in_name
 
 FORMAT_VERSION = 1
 SYNTHETIC: Literal["synthetic"] = "synthetic"
 """The format of synthetic data, which have no shards because the training generates the records."""
-Format = Literal["tfrecord", "parquet", "synthetic"]
+Format = Literal[DataFormat, "synthetic"]
 MAX_MANIFEST_BYTES = 64 << 20
 """Maximum size: three times the size of 100,000 shards with about 200 bytes each."""
 

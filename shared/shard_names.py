@@ -36,9 +36,9 @@ SPLIT_WORDS = {
 _SPLIT = r"(?P<split>[A-Za-z][A-Za-z0-9_]{0,63})"
 _OF = r"(?P<index>\d{5,6})-of-(?P<count>\d{5,6})"
 _PATTERNS = (
-    re.compile(rf"{_SPLIT}-{_OF}(?P<suffix>\.tfrecords?(?:\.gz)?|\.parquet)?", re.ASCII),
-    re.compile(rf"[A-Za-z][A-Za-z0-9_]{{0,127}}-{_SPLIT}(?P<suffix>\.tfrecord)-{_OF}", re.ASCII),
-    re.compile(rf"{_SPLIT}-{_OF}-[0-9a-f]{{4,64}}(?P<suffix>\.parquet)", re.ASCII),
+    re.compile(rf"{_SPLIT}-{_OF}(?:\.tfrecords?(?:\.gz)?|\.parquet)?", re.ASCII),
+    re.compile(rf"[A-Za-z][A-Za-z0-9_]{{0,127}}-{_SPLIT}\.tfrecord-{_OF}", re.ASCII),
+    re.compile(rf"{_SPLIT}-{_OF}-[0-9a-f]{{4,64}}\.parquet", re.ASCII),
 )
 
 
@@ -54,8 +54,6 @@ class ShardName:
     """0 ≤ index < num_shards."""
     num_shards: int
     """The N of ``-of-N``."""
-    data_format: DataFormat | None
-    """The format according to the suffix; None without a suffix."""
 
 
 class ShardNameError(ValueError):
@@ -94,12 +92,4 @@ def _checked(name: str, match: re.Match[str]) -> ShardName:
         raise ShardNameError(f"{name}: the N of -of-N is {count}, outside 1 to {MAX_SHARDS_PER_SPLIT}")
     if index >= count:
         raise ShardNameError(f"{name}: shard index {index} is not below {count}; indices count from 0")
-    return ShardName(
-        name=name, split=match["split"], index=index, num_shards=count, data_format=_format(match["suffix"])
-    )
-
-
-def _format(suffix: str | None) -> DataFormat | None:
-    if suffix is None:
-        return None
-    return "parquet" if suffix == ".parquet" else "tfrecord"
+    return ShardName(name=name, split=match["split"], index=index, num_shards=count)

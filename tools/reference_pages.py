@@ -53,7 +53,7 @@ OUR_PACKAGES = ("function_app", "shard_validation", "shared")
 
 PIPELINES_HEAD = """# Pipeline files
 
-Generated from `pipelines.py`, `layouts.py` and `clusters.py` in `function_app/config` by
+Generated from the models in `function_app/config`, `shard_validation` and `shared` by
 `python -m tools.reference_pages`; a test fails if it is stale.
 
 The folder that the setting `LANDFALL_PIPELINES_DIR` names contains one YAML file for each dataset, and
@@ -151,11 +151,11 @@ and name do not determine one; if they do, it must be the same, otherwise the ve
 stays open while the number of records of a split differs from `num_examples`; `num_bytes` and `download_size`
 describe other forms of the data and are not compared. A list that moves a file to another split starts the next
 generation, with the same files. Files that are not in the list do not belong to the version: `landfall status` names
-them. Text files (`.md`, `.txt`, `.json`, `.yaml`, `.csv`, `.html`, `.pdf`) and files of splits that the pipeline does
-not list may be in the list. Your own script must read the files that the manifest names, not all files in the folder.
-A new list starts the next generation. If the list has a checksum for a file, it may be written before or after the
-file; otherwise the file must not be newer than the list, as with a marker, so copy the list last. A list has at most
-32 MiB and 100,000 files; paths are relative to its folder, without `..`.
+them. Text files (`.md`, `.txt`, `.json`, `.yaml`, `.yml`, `.csv`, `.html`, `.pdf`) and files of splits that the
+pipeline does not list may be in the list. Your own script must read the files that the manifest names, not all files
+in the folder. A new list starts the next generation. If the list has a checksum for a file, it may be written before
+or after the file; otherwise the file must not be newer than the list, as with a marker, so copy the list last. A list
+has at most 32 MiB and 100,000 files; paths are relative to its folder, without `..`.
 
 SHA-256 and MD5 are computed while a shard is validated (with a CSV, both). If the validation is paused, which happens
 only above 256 MiB and after a minute, the shard is read once more to compute them. The blob property Content-MD5 is

@@ -16,7 +16,7 @@ import click
 from cli import IS_CLONE, ROOT
 from cli.doctor import DEFAULT_WAIT_S, MAX_WAIT_S
 from cli.errors import CliError
-from cli.options import as_json_option, with_api
+from cli.options import with_api
 from cli.remote.api_client import ApiClient, ApiError
 from function_app.domain.checks import ONE_ITEM, Check, CheckState
 
@@ -52,7 +52,7 @@ OpenWorkspace = Callable[["WorkspaceId"], "Clusters"]
         "Maximum time to wait until Application Insights shows the item that the app sent, in seconds; 0 checks once."
     ),
 )
-@as_json_option
+@click.option("--json", "as_json", is_flag=True, help="Print all checks and the exit status as one JSON object.")
 @with_api
 def doctor(client: ApiClient, *, telemetry_wait_s: int, as_json: bool) -> int:
     """Check a deployment, and print the command that fixes each problem.

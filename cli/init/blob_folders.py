@@ -50,7 +50,7 @@ def _listed(container: Any, prefix: str, label: str) -> Iterator[tuple[str, Any]
     """Yield each blob with its path below the folder; directory markers of hierarchical accounts are skipped."""
     for number, blob in enumerate(container.list_blobs(name_starts_with=prefix, include=["metadata"])):
         if number == MAX_BLOBS:
-            raise CliError(f"{label}: has more than {MAX_BLOBS:,} blobs, the most of a version.")
+            raise CliError(f"{label}: has more than {MAX_BLOBS:,} blobs, the limit for a version.")
         if blob.name != prefix and (blob.metadata or {}).get("hdi_isfolder") != "true":
             yield blob.name.removeprefix(prefix), blob
 

@@ -99,7 +99,7 @@ class Sample:
                 )
             seen.add(values)
         if len(self.features) > MAX_FEATURES:
-            raise CliError(f"{shown(shard)}: has more than {MAX_FEATURES} features, the most for a pipeline.")
+            raise CliError(f"{shown(shard)}: has more than {MAX_FEATURES} features, the limit for a pipeline.")
 
 
 def _is_text(value: bytes) -> bool:

@@ -11,7 +11,7 @@ from urllib.parse import quote
 import click
 
 from cli.errors import CliError
-from cli.options import RUN_ID, as_json_option, with_api
+from cli.options import RUN_ID, with_api
 from cli.remote.api_client import FIRST_POLL_S, GIVE_UP_S, LAST_POLL_S, ApiClient, ask_patiently
 from shared.progress import RankPlace, parse_rank_place
 
@@ -22,12 +22,12 @@ MAX_RANK = 1_000_000
 @click.argument("run_id", type=RUN_ID, metavar="RUN")
 @click.option("--rank", type=click.IntRange(0, MAX_RANK), default=0, metavar="N", help="Number of the rank, from 0.")
 @click.option("-f", "--follow", is_flag=True, help="Show new lines until the run has ended.")
-@as_json_option
+@click.option("--json", "as_json", is_flag=True, help="Print the API's answers as JSON, each on its own line.")
 @with_api
 def logs(client: ApiClient, run_id: str, rank: int, *, follow: bool, as_json: bool) -> None:
     """Show the log of one rank of a run, and the host that it ran on.
 
-    Problems, and where the rank runs, are printed to standard error. With --json, each answer of the API is one line.
+    Problems, and where the rank runs, are printed to standard error.
     """
     is_shown, problem = False, None
     for answer, is_end in _answers(client, run_id, rank, follow=follow):

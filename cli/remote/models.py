@@ -95,6 +95,8 @@ def register(client: ApiClient, run_id: str, *, why: str, dry_run: bool, confirm
     It first shows what it will register. The version's evidence records that a person overrode the gate, and the
     reason. If the run already has a version, nothing changes. The version is not promoted.
     """
+    if not why.strip():
+        raise click.UsageError("--why is empty: state the reason.")
     planned = client.register(run_id, why, dry_run=True)
     if dry_run or planned["is_registered"]:
         click.echo(json.dumps(planned, indent=2) if as_json else "\n".join(planned["steps"]))

@@ -11,7 +11,7 @@ from urllib.parse import quote
 import click
 
 from cli.errors import CliError
-from cli.options import api_client, as_json_option, function_app_options
+from cli.options import api_client, function_app_options
 from cli.remote.api_client import ApiClient
 from cli.screen import answer
 from shared.safe_text import mask_secrets, one_line
@@ -53,7 +53,7 @@ class ModelArgument(click.ParamType[tuple[str, str | None]]):
         "recomputed (default: none)."
     ),
 )
-@as_json_option
+@click.option("--json", "as_json", is_flag=True, help="Print the result and all checks as one JSON object.")
 @function_app_options
 def verify(
     target: tuple[str, str | None] | None, file: Path | None, url: str | None, key: str | None, *, as_json: bool

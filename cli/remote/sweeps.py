@@ -58,7 +58,7 @@ def sweep_members(
 ) -> dict[str, Any]:
     """Return the members of a request that say what a sweep trains. Raises UsageError."""
     if max_node_hours is None:
-        raise click.UsageError("a sweep needs --max-node-hours: what its runs may take together.")
+        raise click.UsageError("a sweep needs --max-node-hours: the maximum node-hours of all its runs together.")
     if not math.isfinite(max_node_hours):
         raise click.UsageError(f"--max-node-hours {max_node_hours}: expected a number of hours, such as 6.")
     if sweep_file is None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from cli.options import as_json_option, with_api
+from cli.options import with_api
 from cli.remote.api_client import ApiClient, ask_patiently, shown_time
 from cli.screen import counted, show
 
@@ -20,14 +20,18 @@ Event = dict[str, str]
 
 
 @click.command(epilog="Example: landfall watch")
-@as_json_option
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print each change as one JSON object on its own line, and no overview.",
+)
 @with_api
 def watch(client: ApiClient, *, as_json: bool) -> None:
     """Show an overview, and then each change as one line, until Ctrl-C.
 
     It shows changes of dataset versions, of runs, and of what needs a person. It polls every five seconds: if a run
-    changes twice in between, only the last state is shown; `landfall why` has the whole history. With --json, each
-    change is one object on a line, and the overview is left out.
+    changes twice in between, only the last state is shown; `landfall why` has the whole history.
 
     Exit status: 130 stopped by Ctrl-C; 1 the function app refused, or gave no answer for ten minutes; 2 wrong usage.
     """

@@ -66,8 +66,9 @@ def find_inputs(
     """
     inputs = [found for argument in arguments for found in _find(argument, layout)]
     if not inputs and not may_be_empty:
-        where = ", ".join(map(shown, arguments))
-        raise click.UsageError(f"{where}: there is no file named like train-00000-of-00008.tfrecord or .parquet.")
+        has_any_names = layout is not None and layout.has_any_names
+        wanted = "that can be a shard" if has_any_names else "named like train-00000-of-00008.tfrecord or .parquet"
+        raise click.UsageError(f"{', '.join(map(shown, arguments))}: there is no file {wanted}.")
     return inputs
 
 

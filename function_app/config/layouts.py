@@ -25,7 +25,6 @@ from shared.shard_names import (
     MAX_NAME_CHARS,
     SPLIT_KEY,
     SPLIT_WORDS,
-    DataFormat,
     ShardName,
     ShardNameError,
     parse_shard_name,
@@ -169,7 +168,6 @@ class Layout(Section):
             split=self._split_of(path, splits or ()),
             index=int.from_bytes(_digest(path)) >> (64 - POSITION_BITS),
             num_shards=0,
-            data_format=_format(path),
         )
 
     def listed(self, file: StatedFile, splits: Collection[str]) -> ShardName:
@@ -309,12 +307,6 @@ def _check_path(path: str) -> None:
 def _is_hidden(name: str) -> bool:
     """Whether Spark ignores a name. The partitions of a column ``_c`` lie in ``_c=1``."""
     return name.startswith(".") or (name.startswith("_") and "=" not in name)
-
-
-def _format(path: str) -> DataFormat | None:
-    if path.endswith(".parquet"):
-        return "parquet"
-    return "tfrecord" if ".tfrecord" in path.rpartition("/")[2] else None
 
 
 def _digest(text: str) -> bytes:

@@ -1,1 +1,1 @@
-"""The HTTP API: a FastAPI app, imported by the first HTTP request."""
+"""The HTTP API and the web pages: a FastAPI app, imported by the first HTTP request."""

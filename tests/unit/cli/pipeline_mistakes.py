@@ -1,4 +1,4 @@
-"""Fifty mistakes that people make in pipeline files, each with the field that it is found at and the fix."""
+"""Mistakes that people make in pipeline files, each with the field that it is found at and the fix."""
 
 from __future__ import annotations
 

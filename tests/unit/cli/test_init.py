@@ -358,6 +358,7 @@ def test_hostile_names_of_features_and_classes_stay_names(tmp_path: Path) -> Non
         ("train-00000-of-00001.tfrecord", framed([labelled(1)])[:-9], "cannot be read: it has no record"),
         ("train-00000-of-00001.parquet", b"PAR1" + b"x" * 100, "cannot be read"),
         ("notes.txt", b"x", "its name is not that of a shard, and no other file has such a name"),
+        ("_SUCCESS", b"", "data: there is no file that can be a shard."),
     ],
 )
 def test_what_cannot_be_looked_at_is_named_with_the_fix(

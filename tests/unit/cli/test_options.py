@@ -22,6 +22,12 @@ def test_a_malformed_id_is_refused(capsys: Capture, command: tuple[str, ...], na
     assert (2, True) == (status, f"{name!r} is not the id of a {what}" in err)
 
 
+def test_what_cannot_be_the_id_of_a_dead_letter_is_refused(capsys: Capture) -> None:
+    """The id of a run is not that of a dead letter; the API would answer with its pattern."""
+    status, _, err = landfall(capsys, "dead-letters", "show", "--url", "http://127.0.0.1:9", "landfall-x-a1")
+    assert (2, True) == (status, "'landfall-x-a1' is not the id of a dead letter, such as 0123456789abcdef." in err)
+
+
 @pytest.mark.parametrize("subject", ["", "/", "..", "../runs", "digits/."])
 def test_a_malformed_subject_is_refused(capsys: Capture, subject: str) -> None:
     """It would lead to another path of the API."""

@@ -8,24 +8,20 @@ from shared.shard_names import MAX_SHARDS_PER_SPLIT, ShardName, ShardNameError, 
 
 
 @pytest.mark.parametrize(
-    ("name", "split", "index", "num_shards", "data_format"),
+    ("name", "split", "index", "num_shards"),
     [
-        ("train-00003-of-00128", "train", 3, 128, None),
-        ("train-00003-of-00128.tfrecord", "train", 3, 128, "tfrecord"),
-        ("validation-00000-of-00002.tfrecords", "validation", 0, 2, "tfrecord"),
-        ("train-00003-of-00128.tfrecord.gz", "train", 3, 128, "tfrecord"),
-        ("test-00001-of-00002.parquet", "test", 1, 2, "parquet"),
-        ("mnist-train.tfrecord-00003-of-00128", "train", 3, 128, "tfrecord"),
-        ("train-00003-of-00010-1a2b3c4d5e6f7a8b.parquet", "train", 3, 10, "parquet"),
+        ("train-00003-of-00128", "train", 3, 128),
+        ("train-00003-of-00128.tfrecord", "train", 3, 128),
+        ("validation-00000-of-00002.tfrecords", "validation", 0, 2),
+        ("train-00003-of-00128.tfrecord.gz", "train", 3, 128),
+        ("test-00001-of-00002.parquet", "test", 1, 2),
+        ("mnist-train.tfrecord-00003-of-00128", "train", 3, 128),
+        ("train-00003-of-00010-1a2b3c4d5e6f7a8b.parquet", "train", 3, 10),
     ],
 )
-def test_every_convention_is_understood(
-    name: str, split: str, index: int, num_shards: int, data_format: str | None
-) -> None:
-    """Plain, TensorFlow Datasets' and Hugging Face's names give split, index, number and format."""
-    seen = parse_shard_name(name)
-    assert (seen.split, seen.index, seen.num_shards, seen.data_format) == (split, index, num_shards, data_format)
-    assert isinstance(seen, ShardName)
+def test_every_convention_is_understood(name: str, split: str, index: int, num_shards: int) -> None:
+    """Plain, TensorFlow Datasets' and Hugging Face's names give split, index and number."""
+    assert ShardName(name=name, split=split, index=index, num_shards=num_shards) == parse_shard_name(name)
 
 
 @pytest.mark.parametrize(

@@ -353,6 +353,8 @@ def test_a_registration_needs_a_reason(capsys: Capture) -> None:
     """Wrong usage, before anything is asked."""
     code, _, error = landfall(capsys, "register", "landfall-x-a1", "--url", "http://127.0.0.1:1")
     assert (2, True) == (code, "--why" in error)
+    code, _, error = landfall(capsys, "register", "landfall-x-a1", "--url", "http://127.0.0.1:1", "--why", " ")
+    assert (2, True) == (code, "--why is empty" in error)
 
 
 def test_the_versions_of_a_dataset_say_which_are_whole(capsys: Capture) -> None:

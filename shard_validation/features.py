@@ -199,9 +199,37 @@ def _compile_scalar(spec: FeatureSpec, statistics: FeatureStatistics) -> ValuesC
     return check
 
 
+def as_stored(spec: FeatureSpec) -> FeatureSpec:
+    """Return a feature whose limits also admit the float32 nearest to each, as which shards store a value of 0.1."""
+    if spec.kind != "float" and spec.dtype != "float32":
+        return spec
+    return replace(
+        spec,
+        minimum=None if spec.minimum is None else min(spec.minimum, _float32(spec.minimum)),
+        maximum=None if spec.maximum is None else max(spec.maximum, _float32(spec.maximum)),
+        allowed=(*spec.allowed, *(_float32(value) for value in spec.allowed if not isinstance(value, str))),
+    )
+
+
+def _range(spec: FeatureSpec) -> tuple[float, float]:
+    """Return the smallest and the largest value that a stored number may have."""
+    stored = as_stored(spec)
+    low = -math.inf if stored.minimum is None else stored.minimum
+    return low, math.inf if stored.maximum is None else stored.maximum
+
+
+def _float32(number: float) -> float:
+    """Return the nearest float32; a number beyond their range is returned as it is."""
+    try:
+        return float(struct.unpack("<f", struct.pack("<f", number))[0])
+    except OverflowError:
+        return number
+
+
 def _compile_numbers(spec: FeatureSpec, statistics: FeatureStatistics) -> ValuesCheck:
-    shape, minimum, maximum = spec.shape, spec.minimum, spec.maximum
-    allowed = frozenset(spec.allowed)
+    stored = as_stored(spec)
+    shape, minimum, maximum = spec.shape, stored.minimum, stored.maximum
+    allowed = frozenset(stored.allowed)
     is_float = spec.kind == "float"
 
     def check(values: Sequence[Any], _: int) -> Fault | None:
@@ -249,13 +277,14 @@ def _not_finite(spec: FeatureSpec, values: Sequence[float]) -> Fault | None:
 
 
 def _out_of_range(spec: FeatureSpec, values: Sequence[float]) -> Fault:
-    low = -math.inf if spec.minimum is None else spec.minimum
-    high = math.inf if spec.maximum is None else spec.maximum
+    low, high = _range(spec)
     position = next(i for i, v in enumerate(values) if not low <= v <= high)
+    smallest = -math.inf if spec.minimum is None else spec.minimum
+    largest = math.inf if spec.maximum is None else spec.maximum
     return Fault(
         code=ReasonCode.VALUE_OUT_OF_RANGE,
         feature=spec.name,
-        expected=f"{_number(low)} to {_number(high)}",
+        expected=f"{_number(smallest)} to {_number(largest)}",
         seen=_place(values, position),
     )
 
@@ -266,7 +295,8 @@ def _number(bound: float) -> str:
 
 
 def _not_allowed(spec: FeatureSpec, values: Sequence[Any]) -> Fault:
-    position = next(i for i, v in enumerate(values) if v not in spec.allowed)
+    allowed = as_stored(spec).allowed
+    position = next(i for i, v in enumerate(values) if v not in allowed)
     return Fault(
         code=ReasonCode.VALUE_NOT_ALLOWED,
         feature=spec.name,
@@ -320,7 +350,7 @@ def _compile_image(spec: FeatureSpec, requirements: DataRequirements, statistics
 
 
 def _compile_raw(spec: FeatureSpec, statistics: FeatureStatistics) -> BytesCheck:
-    item_format = ITEM_FORMATS[spec.dtype or "uint8"]
+    item_format, bounds = ITEM_FORMATS[spec.dtype or "uint8"], _range(spec)
     size_fits, expected = raw_sizes(spec)
     has_range = spec.minimum is not None or spec.maximum is not None
     checks_items = has_range or item_format == "f"
@@ -335,7 +365,7 @@ def _compile_raw(spec: FeatureSpec, statistics: FeatureStatistics) -> BytesCheck
         if not size_fits(size):
             code = ReasonCode.FEATURE_WRONG_SHAPE
             return Fault(code=code, feature=spec.name, expected=expected, seen=f"{size} bytes")
-        if content and checks_items and (fault := _raw_fault(spec, content, item_format)):
+        if content and checks_items and (fault := _raw_fault(spec, content, item_format, bounds)):
             return fault
         statistics.num_present += 1
         statistics.widen(size, size)
@@ -354,12 +384,13 @@ def raw_sizes(spec: FeatureSpec) -> tuple[Callable[[int], bool], str]:
     return lambda size: size == known or (known > 0 and size % known == 0), f"a multiple of {words}"
 
 
-def _raw_fault(spec: FeatureSpec, content: Bytes, item_format: _ItemFormat) -> Fault | None:
+def _raw_fault(
+    spec: FeatureSpec, content: Bytes, item_format: _ItemFormat, bounds: tuple[float, float]
+) -> Fault | None:
     values = memoryview(content).cast(item_format)
     if item_format == "f" and not math.isfinite(sum(values)) and (fault := _not_finite(spec, values)):
         return fault
-    low = -math.inf if spec.minimum is None else spec.minimum
-    high = math.inf if spec.maximum is None else spec.maximum
+    low, high = bounds
     if min(values) < low or max(values) > high:
         return _out_of_range(spec, values)
     return None

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, cast, get_args
 
+from shared.safe_text import shown
 from shared.shard_names import SPLIT_KEY, DataFormat, split_in_name
 
 FORMAT_VERSION = 1
@@ -83,7 +84,7 @@ class Manifest:
             members = json.loads(text)
             manifest = _from_members(members)
         except (ValueError, KeyError, TypeError, AttributeError, SchemaError) as error:
-            raise ManifestError(f"not a manifest of format version {FORMAT_VERSION}: {error!r}") from error
+            raise ManifestError(f"not a manifest of format version {FORMAT_VERSION}: {shown(repr(error))}") from error
         expected = fingerprint(manifest.shards)
         if manifest.fingerprint != expected:
             raise ManifestError(

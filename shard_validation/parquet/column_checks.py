@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from shard_validation.features import (
     ITEM_FORMATS,
     MAX_LABEL_BYTES,
+    as_stored,
     compile_values_check,
     fits_shape,
     missing,
@@ -40,7 +41,7 @@ class ColumnCheck:
     """Checks the values of one feature, batch after batch."""
 
     def __init__(self, spec: FeatureSpec, requirements: DataRequirements, statistics: FeatureStatistics) -> None:
-        self._spec = spec
+        self._spec = as_stored(spec)
         self._statistics = statistics
         self._check_row = compile_values_check(spec, requirements, statistics)
         self._are_sound = self._compile()

@@ -16,7 +16,14 @@ from typing import Any
 
 import numpy as np
 
-from shard_validation.features import ITEM_FORMATS, PayloadCheck, compile_values_check, fits_shape, raw_sizes
+from shard_validation.features import (
+    ITEM_FORMATS,
+    PayloadCheck,
+    as_stored,
+    compile_values_check,
+    fits_shape,
+    raw_sizes,
+)
 from shard_validation.reasons import Fault
 from shard_validation.requirements import DataRequirements
 from shard_validation.tfrecord.layout import MIN_TOGETHER, Payload
@@ -75,7 +82,7 @@ class _Column:
     """Checks the values of one feature."""
 
     def __init__(self, spec: FeatureSpec, requirements: DataRequirements, statistics: FeatureStatistics) -> None:
-        self._spec = spec
+        self._spec = as_stored(spec)
         self._statistics = statistics
         self._check = compile_values_check(spec, requirements, statistics)
         self._size_fits = raw_sizes(spec)[0] if spec.encoding == "raw" else None

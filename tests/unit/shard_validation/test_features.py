@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
+from typing import Any
 
 import pytest
 
@@ -87,6 +88,26 @@ def test_a_bound_is_shown_with_all_its_digits() -> None:
     spec = FeatureSpec(name="x", kind="int64", minimum=0.5, maximum=1_234_567)
     reason = only_reason(verdict_on(framed([example_bytes({"x": 1_234_568})]), spec))
     assert ("0.5 to 1234567", "1234568") == (reason.expected, reason.seen)
+
+
+@pytest.mark.parametrize("num_records", [1, 100])
+@pytest.mark.parametrize("limits", [{"maximum": 0.1}, {"minimum": 0.7}, {"allowed": (0.1, 0.7)}])
+def test_a_limit_admits_the_number_as_which_it_is_stored(num_records: int, limits: dict[str, Any]) -> None:
+    """A float of an example has 32 bits: 0.1 is stored as 0.10000000149, and 0.7 as 0.69999998808."""
+    spec = FeatureSpec(name="x", kind="float", **limits)
+    value = 0.1 if "maximum" in limits else 0.7
+    sound, wrong = example_bytes({"x": value}), example_bytes({"x": 0.25 if "maximum" in limits else 0.5})
+    assert verdict_on(framed([sound] * num_records), spec).accepted
+    verdict = verdict_on(framed([wrong] * num_records), spec)
+    assert (num_records, "0.25" if "maximum" in limits else "0.5") == (verdict.num_reasons, verdict.reasons[0].seen)
+
+
+def test_a_limit_of_raw_numbers_admits_the_number_as_which_it_is_stored() -> None:
+    """The same holds for a tensor of 32-bit floats."""
+    spec = FeatureSpec(name="x", kind="bytes", encoding="raw", dtype="float32", shape=(2,), maximum=0.1)
+    assert verdict_on(framed([example_bytes({"x": struct.pack("<2f", 0.1, 0.1)})]), spec).accepted
+    reason = only_reason(verdict_on(framed([example_bytes({"x": struct.pack("<2f", 0.1, 0.2)})]), spec))
+    assert ("-inf to 0.1", True) == (reason.expected, reason.seen.endswith("at position 1"))
 
 
 def test_a_missing_feature_is_reported_with_the_names_that_are_there() -> None:

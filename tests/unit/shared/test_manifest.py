@@ -69,6 +69,14 @@ def test_what_is_no_manifest_is_refused(text: str) -> None:
         Manifest.from_json(text)
 
 
+def test_the_content_of_what_is_no_manifest_is_not_quoted_whole() -> None:
+    """The error of Python's decoder holds all bytes, and a version may be any text."""
+    for content in (b"\xff" * 100_000, json.dumps({"format_version": "x" * 100_000}).encode()):
+        with pytest.raises(ManifestError) as raised:
+            Manifest.from_json(content)
+        assert len(str(raised.value)) < 1000
+
+
 @pytest.mark.parametrize(
     ("members", "complaint"),
     [

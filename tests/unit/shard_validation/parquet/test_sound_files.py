@@ -245,7 +245,8 @@ def test_more_faults_than_are_kept_are_counted(spec: FeatureSpec) -> None:
     verdict = validate_shard(written({"n": pa.array(values, pa.float32())}), DataRequirements(features=(spec,)))
     low, high = spec.minimum or 0, spec.maximum or 1
     exact = pa.array(values, pa.float32()).to_pylist()
-    sound = [v for v in exact if low <= v <= high and (not spec.allowed or v in spec.allowed)]
+    allowed = pa.array(spec.allowed, pa.float32()).to_pylist()
+    sound = [v for v in exact if low <= v <= high and (not allowed or v in allowed)]
     assert (2000 - len(sound), 50) == (verdict.num_reasons, len(verdict.reasons))
     seen = verdict.statistics.features["n"]
     assert (len(sound), min(sound, default=None), max(sound, default=None)) == (

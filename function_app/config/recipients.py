@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from datetime import UTC, date, datetime, time, timedelta
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Self
 from zoneinfo import ZoneInfo
 
@@ -17,8 +17,6 @@ TOPIC, WEBHOOK, APPRISE = "topic", "webhook", "apprise"
 FORMS = "topic, or webhook: or apprise: and the app setting that contains the address"
 DEFAULT_OUTCOMES = (BY_DEFAULT,)
 _SATURDAY = 5
-_LONGEST_QUIET_DAYS = 4
-"""Days to search for the end of quiet hours: Friday evening to Monday morning."""
 
 
 def _zone(name: str) -> str:
@@ -75,16 +73,10 @@ class QuietHours(Section):
         """Return when the quiet hours end, in UTC; None if it is not quiet now."""
         if not self._is_quiet(now):
             return None
-        today = now.astimezone(ZoneInfo(self.zone)).date()
-        ends = (end for end in self._ends(today) if end > now and not self._is_quiet(end))
-        return min(ends)
-
-    def _ends(self, today: date) -> Iterator[datetime]:
-        """Yield possible ends of the quiet hours in the next days: their end, or midnight after a weekend."""
-        for days in range(_LONGEST_QUIET_DAYS):
-            for clock in (self.end, "00:00"):
-                moment = datetime.combine(today + timedelta(days=days), time.fromisoformat(clock))
-                yield moment.replace(tzinfo=ZoneInfo(self.zone)).astimezone(UTC)
+        moment = now.astimezone(UTC).replace(second=0, microsecond=0)
+        while self._is_quiet(moment):  # minute by minute, because a clock that is changed repeats or skips times
+            moment += timedelta(minutes=1)
+        return moment
 
     def _is_quiet(self, now: datetime) -> bool:
         local = now.astimezone(ZoneInfo(self.zone))

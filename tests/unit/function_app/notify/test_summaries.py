@@ -18,6 +18,7 @@ from function_app.sweep.sweep import sweep
 from tests.support.world import CheckedNotifier, World
 
 NIGHT = QuietHours(begin="20:00", end="07:00", zone="Europe/Berlin")
+SHORT_NIGHT = QuietHours(begin="20:00", end="02:30", zone="Europe/Berlin")
 SETTING = "LANDFALL_TEAM"
 TEAM = f"apprise:{SETTING}"
 
@@ -189,6 +190,11 @@ def test_each_is_heard_of_once_although_processes_die(survives: int) -> None:
         ("2026-11-26T06:00:00", NIGHT, None),
         ("2026-10-24T20:00:00", NIGHT, "2026-10-25T06:00:00"),  # summer time ends that night: the night has 12 hours
         ("2026-03-28T20:00:00", NIGHT, "2026-03-29T05:00:00"),  # it begins: 10 hours
+        ("2026-10-25T00:10:00", SHORT_NIGHT, "2026-10-25T00:30:00"),  # 02:10 in summer time
+        ("2026-10-25T00:40:00", SHORT_NIGHT, None),
+        ("2026-10-25T01:10:00", SHORT_NIGHT, "2026-10-25T01:30:00"),  # 02:10 again, in winter time
+        ("2026-10-25T01:40:00", SHORT_NIGHT, None),
+        ("2026-03-29T00:10:00", SHORT_NIGHT, "2026-03-29T01:00:00"),  # 01:59 is followed by 03:00
         ("2026-11-27T12:00:00", QuietHours(begin="12:00", end="14:00", zone="UTC"), "2026-11-27T14:00:00"),
         ("2026-11-27T20:00:00", NIGHT.model_copy(update={"weekends": True}), "2026-11-30T06:00:00"),
         (

@@ -13,7 +13,7 @@ from function_app.domain.run_states import RunState
 SUMMARY, TEST = "summary", "test"
 """Outcomes without an event of their own: summaries and test messages."""
 BY_DEFAULT, EVERYTHING = "default", "everything"
-RUN, VERSION, PIPELINE, LETTER, OTHER = "run", "version", "pipeline", "letter", "other"
+RUN, VERSION, PIPELINE, SWEEP, LETTER, OTHER = "run", "version", "pipeline", "sweep", "letter", "other"
 """Kind of a notification's subject, which determines the links."""
 
 
@@ -162,14 +162,14 @@ OUTCOMES: Mapping[str, Outcome] = {
     ),
     "sweep_ended": _outcome(
         "option sweep ended",
-        OTHER,
+        SWEEP,
         "ends",
         "At most one model of all its runs is registered.",
         "To see its runs side by side: landfall compare {subject}",
     ),
     "sweep_canceled": _outcome(
         "option sweep canceled",
-        OTHER,
+        SWEEP,
         "ends",
         "No model of its runs is registered.",
         "To see its runs side by side: landfall compare {subject}",
@@ -221,6 +221,19 @@ def _is_in(known: str, outcome: Outcome, name: str) -> bool:
     return name in (known, EVERYTHING) or name in outcome.groups
 
 
+def page_of(about: str, subject: str) -> str:
+    """Return the path of the page about a notification's subject; the overview's if it has none."""
+    name = quote(subject)
+    paths = {
+        RUN: f"/runs/{name}",
+        VERSION: f"/datasets/{name}",
+        PIPELINE: "/pipelines",
+        SWEEP: f"/compare?sweep={name}",
+        LETTER: "/dead-letters",
+    }
+    return paths.get(about, "/")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Links:
     """Links for people to the pages of this deployment and to Azure ML studio; None if there are none."""
@@ -233,18 +246,13 @@ class Links:
         """Return the links of a notification: ``page`` and ``studio``, if known."""
         found = {}
         if self.pages is not None:
-            found["page"] = self.pages + self._path(about, subject)
+            found["page"] = self.pages + page_of(about, subject)
         studio = content.get("studio_url")
         if about == RUN and self.workspace_id is not None:
             studio = f"https://ml.azure.com/runs/{quote(subject)}?wsid={self.workspace_id}"
         if isinstance(studio, str):
             found["studio"] = studio
         return found
-
-    @staticmethod
-    def _path(about: str, subject: str) -> str:
-        paths = {RUN: f"/runs/{quote(subject)}", PIPELINE: "/pipelines", LETTER: "/dead-letters"}
-        return f"/datasets/{quote(subject)}" if about == VERSION else paths.get(about, "/")
 
 
 NO_LINKS = Links()

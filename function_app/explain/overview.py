@@ -10,6 +10,7 @@ from itertools import islice
 
 from function_app.domain.failures import FailureClass
 from function_app.domain.model_versions import CurrentModel
+from function_app.domain.outcomes import OTHER, OUTCOMES, page_of
 from function_app.domain.records import DatasetVersion, DeadLetterState, Generation, RunRecord, ShardState
 from function_app.domain.run_queue import RunQueue
 from function_app.domain.run_states import SETTLED, RunState
@@ -245,7 +246,8 @@ def _concerns(runs: Sequence[RunRecord], services: Services) -> Iterator[Concern
     yield from _ended_badly(runs)
     for unsent in islice(services.ledger.unsent_notifications(), MAX_UNSENT):
         if unsent.last_error:
-            page = f"/datasets/{unsent.subject}" if "/" in unsent.subject else f"/runs/{unsent.subject}"
+            known = OUTCOMES.get(unsent.outcome)
+            page = page_of(known.about if known else OTHER, unsent.subject)
             text = f"{unsent.recipient} did not accept the notification of {unsent.subject}: {unsent.last_error}"
             yield Concern(who=Who.ENGINEER, text=text, page=page)
 

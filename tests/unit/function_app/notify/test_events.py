@@ -11,8 +11,12 @@ import pytest
 from function_app.config.recipients import Recipient
 from function_app.domain.outcomes import GROUPS, OUTCOMES, Links, for_people, outcomes_in
 from function_app.domain.records import NotificationRecord
+from function_app.explain.overview import overview
+from function_app.runs.option_sweeps import runs_of
 from function_app.sweep.sweep import sweep
 from tests.support.world import ALL_SHARDS, EVENTS, LINKS, WEBHOOK, World, validator_of
+from tests.unit.function_app.runs.test_option_sweeps import swept_world
+from tests.unit.function_app.web.client import look
 
 EVERYTHING = Recipient(topic=True, outcomes=("everything",))
 
@@ -126,6 +130,42 @@ def test_links_lead_to_the_page_of_the_thing_and_to_the_studio() -> None:
     } == links.of("run", "r-1", {})
     assert {"page": "https://x.example/datasets/digits/v1"} == links.of("version", "digits/v1", {})
     assert {} == Links().of("run", "r-1", {})
+
+
+@pytest.mark.parametrize(
+    ("outcome", "page"),
+    [
+        ("failed", "/runs/{subject}"),
+        ("version_stalled", "/datasets/{subject}"),
+        ("dead_letter", "/dead-letters"),
+        ("pipeline_out_of_service", "/pipelines"),
+        ("sweep_ended", "/compare?sweep={subject}"),
+        ("unknown_job", "/"),
+        ("summary", "/"),
+        ("outcome_of_an_earlier_release", "/"),
+    ],
+)
+def test_an_undelivered_notification_links_to_a_page_that_exists(outcome: str, page: str) -> None:
+    """To the page of its subject; if it has none, to the overview."""
+    world, swept = swept_world()
+    subjects = {
+        "failed": runs_of(swept, world.ledger)[0].run_id,
+        "version_stalled": "digits/v1",
+        "dead_letter": f"digits/v1/{ALL_SHARDS[0]}",
+        "sweep_ended": swept.sweep_id,
+    }
+    row = NotificationRecord(
+        key="k",
+        subject=subjects.get(outcome, "summary-0"),
+        outcome=outcome,
+        recipient="apprise:TEAM",
+        content={},
+        created_at=world.clock(),
+        last_error="refused",
+    )
+    world.ledger.add_notification(row)
+    [found] = [each.page for each in overview(world.services).concerns if "apprise:TEAM" in each.text]
+    assert (page.format(subject=row.subject), 200) == (found, look(world, found).status_code)
 
 
 def test_what_is_sent_is_json() -> None:

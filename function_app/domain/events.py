@@ -29,8 +29,10 @@ MAX_REQUEST_BYTES = 4096
 MAX_PAYLOAD_BYTES = 1 << 20
 """Event Grid's limit for one event or batch."""
 MAX_EVENTS = 1000
+MAX_MESSAGE_BYTES = 48 << 10
+"""Maximum UTF-8 bytes of a queue message: a queue accepts 64 KiB of Base64."""
 MAX_JOINED_CHARS = 40_000
-"""Maximum ASCII characters of a joined message: a queue accepts 64 KiB of Base64."""
+"""Maximum ASCII characters of a joined message."""
 MAX_TEXT_CHARS = 16 << 10
 """A blob's name has up to 1,024 characters of up to four bytes each, percent-encoded in a subject."""
 

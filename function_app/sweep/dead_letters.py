@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from function_app.domain.errors import InvalidEventError, LedgerConflictError, NotFoundError, ReplayRefusedError
 from function_app.domain.events import (
+    MAX_MESSAGE_BYTES,
     RUN_CHANGED,
     SHARD_UPLOADED,
     SHARD_UPLOADED_BULK,
@@ -118,6 +119,12 @@ def _deliver(letter: DeadLetter, services: Services) -> None:
         offered = ", ".join(sorted(services.queues))
         raise ReplayRefusedError(
             f"dead letter {name} comes from {letter.source}, which cannot be replayed; these can: {offered}"
+        )
+    num_bytes = len(letter.payload.encode())
+    if num_bytes > MAX_MESSAGE_BYTES:
+        raise ReplayRefusedError(
+            f"dead letter {name} has {num_bytes:,} bytes, and a queue message has at most {MAX_MESSAGE_BYTES:,}: "
+            "upload the shard or submit the run again instead"
         )
     queue.send_text(letter.payload)
 

@@ -209,6 +209,22 @@ def test_half_a_payload_is_not_replayed() -> None:
     assert DeadLetterState.WAITING == world.ledger.dead_letters()[0].state
 
 
+def test_a_payload_that_is_larger_than_a_queue_message_is_not_replayed() -> None:
+    """A message has 64 KiB of Base64; an event may have 1 MiB. The error says what to do instead."""
+    world = World()
+    small, large = (
+        collected(
+            world, undelivered(payload=f"{UPLOAD}{end}".ljust(48 << 10), died_at=NOON + timedelta(seconds=later_s))
+        )
+        for later_s, end in enumerate(("", "é"))
+    )
+    replay(small.dead_letter_id, world.services)
+    with pytest.raises(ReplayRefusedError, match=r"has 49,153 bytes, .* at most 49,152: upload the shard"):
+        replay(large.dead_letter_id, world.services)
+    letter = world.ledger.dead_letter(large.dead_letter_id)
+    assert ([small.payload], DeadLetterState.WAITING) == (world.uploads.messages, letter and letter.state)
+
+
 def test_an_event_of_an_unknown_type_is_not_replayed() -> None:
     """No handler here takes it."""
     world = World()

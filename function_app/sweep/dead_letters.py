@@ -150,7 +150,7 @@ def _letter(undelivered: Undelivered, services: NotifyServices) -> DeadLetter:
     )
 
 
-def _announce(letter: DeadLetter, services: NotifyServices) -> None:
+def _announce(letter: DeadLetter, services: Services) -> None:
     """Record a dead letter in the history, and notify the recipients of its pipeline."""
     name = letter.dead_letter_id
     text = f"{letter.source}: given up after {letter.tries} tries: {letter.error}"
@@ -158,10 +158,11 @@ def _announce(letter: DeadLetter, services: NotifyServices) -> None:
     _notify(letter, services)
 
 
-def _notify(letter: DeadLetter, services: NotifyServices) -> None:
+def _notify(letter: DeadLetter, services: Services) -> None:
     """Write the notifications about this death of a payload; existing ones stay."""
-    name = letter.dead_letter_id
-    pipeline = services.pipelines.get(letter.subject.partition("/")[0])
+    name, run = letter.dead_letter_id, services.ledger.run(letter.subject)
+    dataset = letter.subject.partition("/")[0] if run is None else run.dataset_version.dataset
+    pipeline = services.pipelines.get(dataset)
     if pipeline is None:
         return
     add_notifications(

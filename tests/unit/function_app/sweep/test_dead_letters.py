@@ -98,6 +98,20 @@ def test_a_letter_is_notified_once() -> None:
     assert 2 == len(rows)
 
 
+@pytest.mark.parametrize("source", [RUN_CHANGED, TRAINING_REQUESTED])
+def test_a_letter_about_a_run_is_notified_to_the_recipients_of_its_pipeline(source: str) -> None:
+    """The run's row names the dataset; a run that is not on record has no recipients."""
+    world = World()
+    known = world.upload_version().run_id
+    for run_id in (known, "unknown"):
+        request = TrainingRequest(dataset_version=VERSION, generation=1, trigger="closed", run_id=run_id)
+        payload = request.to_json() if source == TRAINING_REQUESTED else json.dumps({"data": {"runId": run_id}})
+        collected(world, undelivered(source, payload))
+    rows = [row for run_id in (known, "unknown") for row in world.ledger.notifications(run_id)]
+    assert {"topic", "webhook:LANDFALL_WEBHOOK_PEOPLE"} == {row.recipient for row in rows}
+    assert [(known, "dead_letter")] * 2 == [(row.subject, row.outcome) for row in rows]
+
+
 def test_a_letter_whose_notification_was_not_written_is_notified_by_the_next_sweep(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -143,8 +143,15 @@ def follow(ask: Callable[[], dict[str, Any]], show: Callable[[Mapping[str, Any]]
 
 def has_ended(version: Mapping[str, Any]) -> bool:
     """Whether a version is complete and its runs have ended; an overview never ends."""
-    from function_app.domain.run_states import SETTLED
-
     runs = version.get("runs") or []
     is_whole = version.get("generation") is not None
-    return is_whole and bool(runs) and all(run["state"] in SETTLED for run in runs)
+    return is_whole and bool(runs) and all(map(_run_has_ended, runs))
+
+
+def _run_has_ended(run: Mapping[str, Any]) -> bool:
+    """Whether a run has ended, and no further attempt has yet to be recorded."""
+    from function_app.domain.failures import RETRYING
+    from function_app.domain.run_states import SETTLED
+
+    awaits_attempt = run["next_run_id"] is None and run["remedy"] in RETRYING
+    return run["state"] in SETTLED and not awaits_attempt

@@ -7,9 +7,12 @@ from collections.abc import Callable
 
 import pytest
 
+from function_app.domain.errors import ServiceUnavailableError
+from function_app.sweep.sweep import sweep
 from tests.support.terminal import landfall
 from tests.support.world import ALL_SHARDS, World
 from tests.unit.cli.fake_function_app import serving
+from tests.unit.function_app.runs.test_attempts import fail
 from tests.unit.function_app.web.client import call
 
 Capture = pytest.CaptureFixture[str]
@@ -140,6 +143,36 @@ def test_a_version_is_watched_to_its_end(capsys: Capture, monkeypatch: pytest.Mo
         status, out, _ = landfall(capsys, "status", "digits/v1", "--watch", "--url", url)
     assert (0, 1, 2, False) == (status, out.count("digits/v1: open"), out.count("digits/v1: complete"), "\x1b" in out)
     assert "registered" in out.splitlines()[-1]
+
+
+def test_a_watch_goes_on_until_the_next_attempt_is_on_record(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The failure of an attempt is written first, with its remedy; the handler may die before the next write."""
+    world = World()
+    first = world.upload_version()
+
+    def die() -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(world.ledger, "add_attempt", refuse)
+            with pytest.raises(ServiceUnavailableError):
+                fail(world, first)
+
+    with serving(world) as url:
+        acting(
+            monkeypatch,
+            die,
+            lambda: sweep(world.services),
+            world.serve_requests,
+            lambda: world.finish(world.ledger.runs()[0]),
+        )
+        status, out, _ = landfall(capsys, "status", "digits/v1", "--watch", "--url", url)
+    assert (0, True) == (status, f"{first.logical_run}-a2: registered" in out)
+
+
+def refuse(*_: object) -> None:
+    """Refuse a write."""
+    raise ServiceUnavailableError("storage answered 503")
 
 
 def test_a_key_that_is_refused_ends_the_watch(capsys: Capture) -> None:

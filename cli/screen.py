@@ -52,8 +52,3 @@ def wrapped(line: str, width: int, indent: int | None = None) -> list[str]:
         break_on_hyphens=False,
     )
     return parts or [""]
-
-
-def counted(number: int, noun: str) -> str:
-    """Return a number with its noun: ``1 shard``, ``1,000 shards``."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -17,10 +17,9 @@ import click
 from cli.errors import CliError
 from cli.options import DATASET_VERSION, OR_A_TWIN, TwinAddress, function_app_options, running_twin_of_this_clone
 from cli.remote.api_client import ApiClient, ApiError
-from cli.screen import counted
 from cli.uploader import ShardUploader, listed, upload_all, upload_in_turn
 from cli.validate.inputs import EMULATORS
-from shared.safe_text import one_line, public_url
+from shared.safe_text import counted, one_line, public_url
 
 if TYPE_CHECKING:
     from function_app.config.layouts import Layout

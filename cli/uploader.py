@@ -21,9 +21,8 @@ from crc32c import crc32c
 
 from cli.errors import CliError
 from cli.progress import Step, uploading_bar
-from cli.screen import counted
 from shared.crc import combined_crc32c, crc32c_of_file
-from shared.safe_text import public_url
+from shared.safe_text import counted, public_url
 
 BLOCK_BYTES = 8 << 20
 FILES_AT_ONCE = 4

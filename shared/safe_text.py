@@ -127,6 +127,11 @@ def make_logging_safe() -> None:
     logging.setLogRecordFactory(safe_record)
 
 
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """Return a number with its noun: ``1 shard``, ``1,000 shards``. ``plural`` is needed if it is not noun + s."""
+    return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
+
+
 def readable_bytes(num_bytes: int) -> str:
     """Return a number of bytes in the largest suitable unit: ``1.5 MiB``."""
     for unit, size in _UNITS:

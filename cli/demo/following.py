@@ -18,6 +18,7 @@ from function_app.domain.run_states import SETTLED
 from local_azure.twin.addresses import PEOPLE_WEBHOOK
 from local_azure.twin.client import TwinClient
 from shared.progress import Progress, parse_progress
+from shared.safe_text import counted
 
 TOPIC, WEBHOOK = "Event Grid topic landfall", f"webhook {PEOPLE_WEBHOOK}"
 POLL_S = 0.5
@@ -79,7 +80,8 @@ class Follower:
 
     def _is_over(self, seen: Observation) -> bool:
         if seen.rejected:
-            raise DemoError(f"{len(seen.rejected)} shards were rejected, so there will be no run.")
+            were = "was" if len(seen.rejected) == 1 else "were"
+            raise DemoError(f"{counted(len(seen.rejected), 'shard')} {were} rejected, so there will be no run.")
         if seen.run is None or seen.run.state not in SETTLED or not self.observer.run.get("notified_at"):
             return False
         if seen.run.state != GOOD_END:

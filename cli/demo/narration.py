@@ -14,6 +14,7 @@ from rich.console import Console
 
 from cli.screen import wrapped
 from shared.progress import Progress
+from shared.safe_text import counted
 
 RUN_STATES = {
     "planned": "the run is planned",
@@ -98,9 +99,9 @@ def _nodes(before: Observation, now: Observation) -> Iterator[str]:
     starting, up = now.nodes.get("preparing", 0), now.nodes.get("idle", 0) + now.nodes.get("running", 0)
     was_up = before.nodes.get("idle", 0) + before.nodes.get("running", 0)
     if starting and starting != before.nodes.get("preparing", 0):
-        yield f"cluster: {up} nodes up, {starting} starting"
+        yield f"cluster: {counted(up, 'node')} up, {starting} starting"
     elif up > was_up:
-        yield f"cluster: {up} nodes up"
+        yield f"cluster: {counted(up, 'node')} up"
 
 
 def _run(before: Observation, now: Observation) -> Iterator[str]:

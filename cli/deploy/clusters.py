@@ -12,6 +12,7 @@ import click
 from cli.errors import CliError
 from function_app.config.clusters import CLUSTERS_FILE, Cluster
 from function_app.config.pipeline_files import load_clusters, read_pipelines
+from shared.safe_text import counted
 from shared.vm_sizes import is_quota_of, retirement, vm_size_names
 
 if TYPE_CHECKING:
@@ -120,7 +121,8 @@ def quota_to_request(wanted: WantedCluster, region: Region) -> list[str]:
         if offered and not retirement(size.vm_size, region.name):
             kind = "low-priority" if wanted.cluster.priority == "low" else f"dedicated {offered.family}"
             needed = offered.vcpus * wanted.needed_nodes
-            lines.append(f"{needed} {kind} vCPUs in {region.name}, for {wanted.needed_nodes} nodes of {size.vm_size}")
+            nodes = counted(wanted.needed_nodes, "node")
+            lines.append(f"{needed} {kind} vCPUs in {region.name}, for {nodes} of {size.vm_size}")
     return lines
 
 
@@ -209,8 +211,8 @@ def _unchangeable(wanted: WantedCluster, found: Any, region: str, place: str) ->
 def _changeable(wanted: WantedCluster, found: Any, place: str) -> Iterable[str]:
     if (found.max_instances or 0) < wanted.needed_nodes:
         yield (
-            f"  it has at most {found.max_instances} nodes, but a pipeline needs {wanted.needed_nodes}: "
-            f"az ml compute update {place} --max-instances {wanted.needed_nodes}"
+            f"  it has at most {counted(found.max_instances or 0, 'node')}, but a pipeline needs "
+            f"{wanted.needed_nodes}: az ml compute update {place} --max-instances {wanted.needed_nodes}"
         )
     identities = [one.resource_id for one in (found.identity and found.identity.user_assigned_identities) or []]
     if not identities or (wanted.identity and wanted.identity.lower() not in map(str.lower, identities)):

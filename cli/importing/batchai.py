@@ -12,7 +12,7 @@ import click
 from cli.files import read_at_most, write_new
 from cli.importing.batchai_job import MAX_JOB_BYTES, ImportedJob, read_job
 from cli.init.command import EXISTS, dataset_name, dataset_option, machines_of, new_pipeline_file, target_option
-from shared.safe_text import one_line
+from shared.safe_text import counted, one_line
 
 _MAX_NODES = 100
 
@@ -91,7 +91,7 @@ def _processes(job: ImportedJob, machines: dict[str, object]) -> str:
     """Return a comment on the choice of the cluster."""
     wanted = -(-job.num_processes // job.num_nodes)
     offered = machines.get("processes_per_node")
-    text = f"the job had {job.num_processes} processes on {job.num_nodes} nodes"
+    text = f"the job had {_size(job)}"
     if job.num_processes % job.num_nodes:
         return f"CHECK: {text}, which is not the same number on each; here each GPU gets one"
     if offered is None or offered != wanted:
@@ -100,9 +100,13 @@ def _processes(job: ImportedJob, machines: dict[str, object]) -> str:
     return text
 
 
+def _size(job: ImportedJob) -> str:
+    return f"{counted(job.num_processes, 'process', 'processes')} on {counted(job.num_nodes, 'node')}"
+
+
 def _report(file: Path, job: ImportedJob) -> Iterator[str]:
     place = one_line(str(file))
-    yield f"Wrote {place}: {job.num_processes} processes on {job.num_nodes} nodes"
+    yield f"Wrote {place}: {_size(job)}"
     for each in job.not_mapped:
         yield f"  not mapped: {one_line(each.member)}: {one_line(each.what)}"
         yield f"    instead: {one_line(each.instead)}"

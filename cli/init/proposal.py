@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from cli.init.sampling import Sample, Seen
+from shared.safe_text import counted
 
 if TYPE_CHECKING:
     from function_app.config.layouts import Layout
@@ -102,7 +103,7 @@ class Proposal:
 
     def _looked_at(self) -> str:
         sample = self.facts.sample
-        return f"{sample.num_records:,} records of {sample.num_shards} shards"
+        return f"{counted(sample.num_records, 'record')} of {counted(sample.num_shards, 'shard')}"
 
     def _shards(self) -> str:
         return "shards: " + ", ".join(f"{split} {number:,}" for split, number in self.facts.splits.items())
@@ -275,8 +276,8 @@ class Proposal:
         if records is None:
             what = "the number of records is not known"
             return self._mark("train.options.per_process_batch_size", what).removeprefix("# ")
-        world_size = self._num_nodes() * self.facts.processes_per_node
-        return f"{train} has {records:,} records ({self.facts.counted_by}), shared by {world_size} processes"
+        processes = counted(self._num_nodes() * self.facts.processes_per_node, "process", "processes")
+        return f"{train} has {counted(records, 'record')} ({self.facts.counted_by}), shared by {processes}"
 
     def _registration(self, label: str | None) -> Iterator[str]:
         yield "register:"

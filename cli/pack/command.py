@@ -18,6 +18,7 @@ from cli.init.command import Written, checked_dataset, dataset_name, report, wri
 from cli.pack.collection import Collection
 from cli.pack.packer import Packer, locked
 from cli.progress import progress_bar
+from shared.safe_text import counted
 from shared.shard_names import MAX_SHARDS_PER_SPLIT
 
 DEFAULT_NUM_SHARDS = 8
@@ -281,7 +282,8 @@ def _pack(collection: Collection, target: Path, num_shards: int, seed: int) -> N
         click.echo(json.dumps({**facts, "notes": [*collection.notes, *problems], "pipeline": file, "check": marks}))
         return
     following = f"Next: landfall init {shlex.quote(str(target))}"
-    packed = f"Packed {packer.num_examples:,} examples into {len(paths)} shards, {size_bytes:,} bytes, in {target}."
+    examples, files = counted(packer.num_examples, "example"), counted(len(paths), "shard")
+    packed = f"Packed {examples} into {files}, {size_bytes:,} bytes, in {target}."
     click.echo(packed if context.meta[INIT] else f"{packed} {following}")
     for note in collection.notes:
         click.echo(note)

@@ -14,6 +14,7 @@ from cli import screen
 from cli.errors import CliError
 from cli.options import DEAD_LETTER_ID, as_json_option, limit_option, with_api
 from cli.remote.api_client import ApiClient, shown_time
+from shared.safe_text import counted
 
 MAX_ERROR_CHARS = 160
 WAITING, DONE, FAILED = ("queued", "running"), "done", "failed"
@@ -41,7 +42,7 @@ def reconcile(client: ApiClient, *, as_json: bool) -> None:
         screen.show(describe_sweep(swept))
     if sweep["state"] == FAILED:
         problem = f"The sweep failed: {sweep.get('error')}. Look at the app's log, or run landfall reconcile again."
-        parts = f"{len(swept['problems'])} parts of the sweep failed. The next sweep tries them again."
+        parts = f"{counted(len(swept['problems']), 'part')} of the sweep failed. The next sweep tries them again."
         raise CliError(parts if sweep.get("report") else problem)
 
 
@@ -66,10 +67,12 @@ def _await_end(client: ApiClient, sweep: dict[str, Any]) -> dict[str, Any]:
 
 def describe_sweep(swept: Mapping[str, Any]) -> Iterator[str]:
     """Yield the lines that describe a sweep, as the API returns it."""
-    yield f"{swept['versions']:,} dataset versions, {swept['versions_unchanged']:,} of them unchanged"
-    yield f"{swept['shards_missed']:,} shards whose event was missing sent to be validated"
-    yield f"{swept['runs']:,} unfinished runs checked, {swept['unknown_jobs']:,} jobs found that the ledger lacks"
-    yield f"{swept['notifications']:,} notifications tried, {swept['dead_letters']:,} dead letters found"
+    yield f"{counted(swept['versions'], 'dataset version')}, {swept['versions_unchanged']:,} of them unchanged"
+    yield f"{counted(swept['shards_missed'], 'shard')} whose event was missing sent to be validated"
+    runs, jobs = counted(swept["runs"], "unfinished run"), counted(swept["unknown_jobs"], "job")
+    yield f"{runs} checked, {jobs} found that the ledger lacks"
+    letters = counted(swept["dead_letters"], "dead letter")
+    yield f"{counted(swept['notifications'], 'notification')} tried, {letters} found"
     yield from (f"failed: {problem}" for problem in swept["problems"])
 
 
@@ -142,9 +145,10 @@ def describe_letter(letter: Mapping[str, Any]) -> Iterator[str]:
     yield f"{letter['dead_letter_id']}: {letter['state']}"
     yield f"  from {letter['source']}, about {letter['subject'] or 'an unknown subject'}"
     died_at = shown_time(letter["died_at"])
-    yield f"  failed {died_at} after {letter['tries']} tries, {letter['num_deaths']} times in all"
+    tries, deaths = counted(letter["tries"], "try", "tries"), counted(letter["num_deaths"], "time")
+    yield f"  failed {died_at} after {tries}, {deaths} in all"
     if letter["num_replays"]:
-        yield f"  replayed {letter['num_replays']} times, last {shown_time(letter['replayed_at'])}"
+        yield f"  replayed {counted(letter['num_replays'], 'time')}, last {shown_time(letter['replayed_at'])}"
     yield f"  error: {letter['error']}"
     yield "  payload:" if letter["is_whole"] else "  payload (beginning only; it cannot be replayed):"
     yield from (f"    {line}" for line in _readable(letter["payload"]).splitlines())

@@ -15,7 +15,7 @@ from cli.options import DATASET_VERSION, as_json_option, running_twin_of_this_cl
 from cli.remote.api_client import ApiClient, shown_time
 from cli.remote.watching import describe_overview, follow, now
 from cli.screen import answer, show
-from shared.safe_text import readable_bytes
+from shared.safe_text import counted, readable_bytes
 from shared.shard_names import is_among
 
 MAX_LISTED = 20
@@ -89,7 +89,7 @@ def _show_shards(client: ApiClient, target: tuple[str, str], filters: Mapping[st
         click.echo(json.dumps({"shards": found}, indent=2))
         return
     for shard in found:
-        size = f"{shard['num_records']:,} records, {readable_bytes(shard['size_bytes'])}"
+        size = f"{counted(shard['num_records'], 'record')}, {readable_bytes(shard['size_bytes'])}"
         show([f"{shard['state']}  {shard['name']}  {size}"])
         show(f"  {reason_text([reason])}" for reason in shard["reasons"])
     if not found:
@@ -104,7 +104,7 @@ def describe_version(version: Mapping[str, Any]) -> Iterator[str]:
     if generation is None:
         yield f"{name}: open"
     else:
-        size = f"{generation['num_shards']:,} shards, {generation['num_records']:,} records"
+        size = f"{counted(generation['num_shards'], 'shard')}, {counted(generation['num_records'], 'record')}"
         guess = f"; this is a guess: {generation['guess']}" if generation.get("guess") else ""
         yield f"{name}: complete since {shown_time(generation['closed_at'])}, {size}{guess}"
         if generation.get("table_version") is not None:
@@ -144,7 +144,7 @@ def _split(name: str, split: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _statistics(statistics: Mapping[str, Any]) -> Iterator[str]:
-    yield f"    {statistics['num_records']:,} records, {readable_bytes(statistics['size_bytes'])}"
+    yield f"    {counted(statistics['num_records'], 'record')}, {readable_bytes(statistics['size_bytes'])}"
     for name, seen in statistics["features"].items():
         is_label = name == statistics["label_feature"]
         facts = [

@@ -11,7 +11,8 @@ import click
 
 from cli.options import with_api
 from cli.remote.api_client import ApiClient, ask_patiently, shown_time
-from cli.screen import counted, show
+from cli.screen import show
+from shared.safe_text import counted
 
 POLL_S = 5.0
 MAX_SHOWN = 20
@@ -92,7 +93,7 @@ def _of_versions(before: Mapping[str, Any], after: Mapping[str, Any], seen_at: s
     for each in after["closed"]:
         name = f"{each['dataset']}/{each['version']}"
         if (each["dataset"], each["version"], each["generation"]) not in closings:
-            size = f"{each['num_shards']:,} shards, {each['num_records']:,} records"
+            size = f"{counted(each['num_shards'], 'shard')}, {counted(each['num_records'], 'record')}"
             text = f"{name}: complete, generation {each['generation']}: {size}"
             yield {"at": each["closed_at"], "subject": name, "text": text}
     known = {(each["dataset"], each["version"]): each for each in before["open"]}

@@ -31,7 +31,7 @@ from shard_validation import (
 from shard_validation.sets import WARNINGS, VersionStatistics
 from shared.configuration import misfits
 from shared.manifest import Manifest, ManifestShard
-from shared.safe_text import one_line, readable_bytes, shown
+from shared.safe_text import counted, one_line, readable_bytes, shown
 from shared.shard_names import ShardName, ShardNameError, parse_shard_name
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def validate(
     inputs = find_inputs(shards, None if data is None else data.layout)
     every = []
     with (
-        progress_bar(f"validating {len(inputs)} shards", _total_bytes(inputs), counts="bytes") as step,
+        progress_bar(f"validating {counted(len(inputs), 'shard')}", _total_bytes(inputs), counts="bytes") as step,
         contextlib.closing(judge_all(inputs, requirements, num_processes=jobs, progress=step)) as judging,
     ):
         for judged in judging:

@@ -20,6 +20,7 @@ from function_app.ingest.closing import starts_run
 from function_app.notify.messages import in_words
 from function_app.runs.admission import place_in_line, what_lifts
 from function_app.services import Services
+from shared.safe_text import counted
 from shared.shard_names import is_among
 
 MAX_NAMED = 10
@@ -132,7 +133,7 @@ def _nodes(run: RunRecord, services: Services) -> str:
     pipeline = services.pipelines.get(run.dataset_version.dataset)
     since = run.submitted_at or run.state_since
     warning = f"; a notification is sent after {in_words(pipeline.watch.queued_after_s)}" if pipeline else ""
-    return f"{run.num_nodes} nodes of cluster {run.spec.get('compute')}, since {_time(since)}{warning}"
+    return f"{counted(run.num_nodes, 'node')} of cluster {run.spec.get('compute')}, since {_time(since)}{warning}"
 
 
 def _end(run: RunRecord, _: Services) -> str:
@@ -161,7 +162,7 @@ _NEXT: Mapping[RunState, Callable[[RunRecord, Services], str]] = {
 def _unsent(subject: str, services: Services) -> Iterator[str]:
     for row in services.ledger.notifications(subject):
         if row.state is not NotificationState.SENT:
-            error = f"; the last of {row.tries} tries failed: {row.last_error}" if row.last_error else ""
+            error = f"; try {row.tries} failed: {row.last_error}" if row.last_error else ""
             when = f", not before {_time(row.not_before)}" if row.not_before else ""
             yield f"the notification of {row.outcome} to {row.recipient}{when}{error}"
 

@@ -33,7 +33,7 @@ from function_app.services import Services
 from shared.errors import LandfallError
 from shared.job_arguments import TrainingOptions
 from shared.manifest import SYNTHETIC, Manifest, ManifestError, fingerprint
-from shared.safe_text import one_line
+from shared.safe_text import counted, one_line
 from shared.vm_sizes import retirement, vm_size
 
 MAX_OUTCOMES = 5
@@ -231,8 +231,7 @@ def _validation(generation: Generation, manifest: Manifest | None) -> Iterator[s
         splits = dict.fromkeys(shard.split for shard in manifest.shards)
         for split in splits:
             num_shards, num_records = len(manifest.split(split)), manifest.num_records(split)
-            shards = "1 shard" if num_shards == 1 else f"{num_shards:,} shards"
-            yield f"{split}: {shards}, {num_records:,} record{'' if num_records == 1 else 's'} accepted"
+            yield f"{split}: {counted(num_shards, 'shard')}, {counted(num_records, 'record')} accepted"
     elif generation.num_shards:
         yield "the manifest cannot be read, so the records are not known"
     else:
@@ -254,11 +253,11 @@ def _cluster(site: Site, pipeline: Pipeline, capacity: Capacity | str) -> Cluste
     known = vm_size(machines.vm_size)
     processes = processes_under(pipeline.train.distribution, machines)
     if known is None:
-        network = f"{processes} processes a node; no GPU is known of"
+        network = f"{counted(processes, 'process', 'processes')} a node; no GPU is known of"
     else:
         between = "InfiniBand" if known.infiniband else "Ethernet"
         network = f"{known.num_gpus} x {known.gpu} {known.gpu_memory_gb} GB a node; {between} between nodes"
-    stay = f"{cluster.min_nodes} nodes stay" if cluster.min_nodes else "no nodes without a job"
+    stay = f"{counted(cluster.min_nodes, 'node') if cluster.min_nodes else 'no nodes'} without a job"
     kind = "low priority: nodes may be preempted" if cluster.priority == "low" else "dedicated"
     retired = retirement(machines.vm_size) or (f"{known.retired}" if known and known.retired else "")
     quota, enough_for = _quota(site, capacity)

@@ -34,6 +34,7 @@ from shard_validation import (
 from shard_validation.sets import WARNINGS, VersionStatistics
 from shared.errors import LandfallError
 from shared.manifest import Manifest, ManifestShard, fingerprint
+from shared.safe_text import counted
 from shared.traces import place_of_generation, place_of_version
 
 logger = logging.getLogger(__name__)
@@ -231,8 +232,7 @@ def _record_closing(generation: Generation, warnings: list[str], services: Inges
     services.history.record(
         str(generation.dataset_version),
         "version_closed" if generation.number == 1 else "version_changed",
-        f"complete with {generation.num_shards} shards and {generation.num_records} records: "
-        f"generation {generation.number}{table}{guessed}{warned}",
+        f"complete with {_size(generation)}: generation {generation.number}{table}{guessed}{warned}",
         fingerprint=generation.fingerprint,
         manifest=generation.manifest_path,
         **({"warnings": warnings[:MAX_LISTED_REASONS]} if warnings else {}),
@@ -291,6 +291,10 @@ def _start(request: TrainingRequest, services: IngestServices) -> None:
         services.requests.delete(message)
 
 
+def _size(generation: Generation) -> str:
+    return f"{counted(generation.num_shards, 'shard')} and {counted(generation.num_records, 'record')}"
+
+
 def _notify_of_closing(pipeline: Pipeline, generation: Generation, services: IngestServices) -> bool:
     """Notify recipients of progress that a version is complete; True if new. Written before the row."""
     if not pipeline.has_own_outcomes:
@@ -302,8 +306,7 @@ def _notify_of_closing(pipeline: Pipeline, generation: Generation, services: Ing
         outcome="version_whole",
         occasion=generation.fingerprint[:12],
         content={
-            "text": f"{version} is complete with {generation.num_shards} shards "
-            f"and {generation.num_records} records.",
+            "text": f"{version} is complete with {_size(generation)}.",
             "dataset": version.dataset,
             "version": version.version,
             "generation": generation.number,
@@ -324,7 +327,8 @@ def _notify_of_change(pipeline: Pipeline, generation: Generation, services: Inge
         occasion=f"g{generation.number}",
         content={
             "text": f"{version} changed after it had closed: it is generation {generation.number} now, with "
-            f"{generation.num_records} records. No run was started; to train on it: landfall submit {version}",
+            f"{counted(generation.num_records, 'record')}. No run was started; to train on it: "
+            f"landfall submit {version}",
             "dataset": generation.dataset_version.dataset,
             "version": generation.dataset_version.version,
             "generation": generation.number,

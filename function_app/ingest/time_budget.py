@@ -26,6 +26,7 @@ from function_app.ingest.validation_checkpoints import (
 )
 from function_app.services import IngestServices
 from shard_validation import Paused, ShardVerdict
+from shared.safe_text import counted
 
 logger = logging.getLogger(__name__)
 
@@ -137,8 +138,8 @@ def _continue_later(place: ShardPlace, facts: BlobFacts, reached: StoredCheckpoi
     services.history.record(
         place.path,
         "validation_paused",
-        f"{reached.bytes_done} of {facts.size_bytes} bytes validated after {reached.num_executions} executions; "
-        "the next execution continues",
+        f"{reached.bytes_done} of {facts.size_bytes} bytes validated after "
+        f"{counted(reached.num_executions, 'execution')}; the next execution continues",
         etag=facts.etag,
         bytes_done=reached.bytes_done,
     )

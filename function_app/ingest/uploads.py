@@ -40,7 +40,7 @@ from shard_validation import (
     SourceUnavailableError,
 )
 from shared.errors import LandfallError
-from shared.safe_text import shown
+from shared.safe_text import counted, shown
 from shared.traces import place_of_version
 
 MAX_ROUNDS = 5
@@ -312,7 +312,7 @@ def _judge(
 
 
 def _in_words(record: ShardRecord) -> str:
-    return record.reasons[0].message if record.reasons else f"accepted with {record.num_records} records"
+    return record.reasons[0].message if record.reasons else f"accepted with {counted(record.num_records, 'record')}"
 
 
 def _validate(
@@ -378,7 +378,7 @@ def claim_conflict(place: ShardPlace, services: IngestServices) -> str | None:
     named = ", ".join(holders) or "a shard that arrived meanwhile"
     return (
         f"{place.path}: its name says -of-{shard.num_shards:05d}, but {named} came first and split {shard.split} has "
-        f"{size} shards; delete the shards of one of the two sets, or upload this set as a new version"
+        f"{counted(size, 'shard')}; delete the shards of one of the two sets, or upload this set as a new version"
     )
 
 
@@ -395,6 +395,6 @@ def _holders(place: ShardPlace, size: int, services: IngestServices) -> Iterator
 
 def _record_move(place: ShardPlace, services: IngestServices) -> None:
     version, shard = place.dataset_version, place.shard
-    size = f"has {shard.num_shards} shards" if shard.num_shards else "has shards of any names"
+    size = f"has {counted(shard.num_shards, 'shard')}" if shard.num_shards else "has shards of any names"
     reason = f"{shard.split} now {size}: {shard.name} came, and no shard of the old set is left"
     services.history.record(str(version), "split_size_moved", reason, split=shard.split, num_shards=shard.num_shards)

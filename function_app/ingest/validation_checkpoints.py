@@ -20,6 +20,7 @@ from function_app.services import IngestServices
 from shard_validation import ReasonCode, ShardStatistics, ShardVerdict
 from shard_validation.reasons import Fault
 from shared.errors import LandfallError
+from shared.safe_text import counted
 
 logger = logging.getLogger(__name__)
 
@@ -131,7 +132,7 @@ def interrupted_verdict(facts: BlobFacts, begun: StoredCheckpoint, services: Ing
         code=ReasonCode.VALIDATION_INTERRUPTED,
         expected="a verdict within one execution (write smaller records, row groups or shards, or give the app more "
         "memory, and upload the shard again)",
-        seen=f"{begun.num_starts - 1} executions that died (killed, out of memory, or an error)",
+        seen=f"{counted(begun.num_starts - 1, 'execution')} that died (killed, out of memory, or an error)",
     )
     return ShardVerdict(
         shard=name,

@@ -13,6 +13,7 @@ from function_app.domain.records import RunRecord
 from function_app.domain.run_states import RunState
 from function_app.notify.outbox import add_notifications, deliver
 from function_app.services import NotifyServices
+from shared.safe_text import counted
 
 MAX_LOG_TAIL_CHARS = 4000
 """Maximum length of the log in a notification, because chat services limit messages."""
@@ -41,7 +42,7 @@ def notify_of_progress(run: RunRecord, outcome: str, services: NotifyServices) -
         "run_submitted": f"was submitted to {run.spec.get('compute')}",
         "run_started": f"has started on {run.spec.get('compute')}",
     }
-    ranks = f"{run.num_nodes} nodes with {run.world_size} processes"
+    ranks = f"{counted(run.num_nodes, 'node')} with {counted(run.world_size or 0, 'process', 'processes')}"
     content = {
         "text": f"{run.dataset_version}: run {run.run_id} {words[outcome]}, {ranks}.",
         "run_id": run.run_id,

@@ -14,6 +14,7 @@ from function_app.domain.jobs import JobSpec, expected_device, report_path, runs
 from function_app.domain.records import RunRecord
 from function_app.ports import DocumentStore, JobService, VersionLedger
 from shared.errors import LandfallError
+from shared.safe_text import counted
 from shared.training_report import MAX_REPORT_BYTES, TrainingReport, TrainingReportError, printed_metrics
 
 MAX_LOG_BYTES = 256 << 10
@@ -172,9 +173,9 @@ def check_machines(run: RunRecord, report: TrainingReport) -> None:
     own, ranks = runs_own_script(spec.command), spec.num_nodes * spec.processes_per_node
     problems = []
     if report.world_size != ranks:
-        problems.append(f"expected {ranks} ranks, the report says {_shown(report.world_size)}")
+        problems.append(f"expected {counted(ranks, 'rank')}, the report says {_shown(report.world_size)}")
     if report.num_nodes != spec.num_nodes and not own:
-        problems.append(f"expected {spec.num_nodes} nodes, the report says {_shown(report.num_nodes)}")
+        problems.append(f"expected {counted(spec.num_nodes, 'node')}, the report says {_shown(report.num_nodes)}")
     if device == "gpu" and report.device not in ("gpu", "simulated") and not (own and report.device is None):
         problems.append(f"expected a GPU for each rank, the report says {_shown(report.device)}")
     if problems:
@@ -219,7 +220,7 @@ def _throughput(pipeline: Pipeline, report: TrainingReport) -> str:
     if not pipeline.data.is_synthetic:
         return ""
     measured = "nothing was timed" if report.images_per_s is None else f"{report.images_per_s:.6g} images/s"
-    return f" of synthetic data; {measured} on {report.world_size} processes"
+    return f" of synthetic data; {measured} on {counted(report.world_size, 'process', 'processes')}"
 
 
 def _problem(require: Requirement, report: TrainingReport) -> str | None:

@@ -36,6 +36,7 @@ from function_app.runs.transitions import change_run, move_run
 from function_app.services import RunServices
 from shared.errors import LandfallError
 from shared.job_arguments import TrainingOptions
+from shared.safe_text import counted
 from shared.traces import place_of_run
 
 logger = logging.getLogger(__name__)
@@ -201,7 +202,8 @@ def _submitted(run: RunRecord, services: RunServices, by: Actor) -> RunRecord:
     if run.cancel_requested_at is not None:
         ask_cancel(run, services.jobs)  # it was requested while the job was being submitted
     if moved:
-        reason = f"submitted to {run.spec['compute']}: {run.num_nodes} nodes, {run.world_size} processes"
+        ranks = f"{counted(run.num_nodes, 'node')}, {counted(run.world_size or 0, 'process', 'processes')}"
+        reason = f"submitted to {run.spec['compute']}: {ranks}"
         services.history.record(run.run_id, "run_submitted", reason, spec_hash=run.spec_hash)
         services.history.record(str(run.dataset_version), "run_submitted", f"run {run.run_id}", trigger=run.trigger)
     if is_fresh:

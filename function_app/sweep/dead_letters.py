@@ -22,7 +22,7 @@ from function_app.domain.records import DeadLetter, DeadLetterState, HistoryEntr
 from function_app.notify.outbox import DEAD_LETTERS, add_notifications, send_again
 from function_app.services import NotifyServices, Services
 from shared.errors import LandfallError
-from shared.safe_text import mask_secrets
+from shared.safe_text import counted, mask_secrets
 
 logger = logging.getLogger(__name__)
 
@@ -153,7 +153,7 @@ def _letter(undelivered: Undelivered, services: NotifyServices) -> DeadLetter:
 def _announce(letter: DeadLetter, services: Services) -> None:
     """Record a dead letter in the history, and notify the recipients of its pipeline."""
     name = letter.dead_letter_id
-    text = f"{letter.source}: given up after {letter.tries} tries: {letter.error}"
+    text = f"{letter.source}: given up after {counted(letter.tries, 'try', 'tries')}: {letter.error}"
     services.history.record(history_subject(letter), "dead_letter", text, dead_letter_id=name)
     _notify(letter, services)
 
@@ -171,7 +171,7 @@ def _notify(letter: DeadLetter, services: Services) -> None:
         outcome="dead_letter",
         occasion=f"{name}.{letter.num_deaths}",
         content={
-            "text": f"A message about {letter.subject} was given up after {letter.tries} tries: "
+            "text": f"A message about {letter.subject} was given up after {counted(letter.tries, 'try', 'tries')}: "
             f"{letter.error[:1000]} "
             f"When the cause is fixed: landfall dead-letters replay {name}",
             "dead_letter_id": name,

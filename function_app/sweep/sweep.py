@@ -25,6 +25,7 @@ from function_app.sweep.missed_uploads import noted, send_missed
 from function_app.sweep.unknown_jobs import care_for_unknown_jobs
 from function_app.sweep.watchdog import warn_if_stalled, watch_pipelines, watch_run
 from shared.errors import LandfallError
+from shared.safe_text import counted
 from shared.traces import place_of_run
 
 _Thing = TypeVar("_Thing")
@@ -52,7 +53,7 @@ def sweep(services: Services) -> None:
     """Compare the ledger with storage and Azure ML, and repair the difference. Raises SweepError at the end."""
     problems = run_sweep(services).problems
     if problems:
-        raise SweepError(f"{len(problems)} parts of the sweep failed; the first: {problems[0]}")
+        raise SweepError(f"{counted(len(problems), 'part')} of the sweep failed; the first: {problems[0]}")
 
 
 def run_sweep(services: Services) -> SweepReport:

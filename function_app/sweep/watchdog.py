@@ -19,7 +19,7 @@ from function_app.runs.following import FOLLOWED, STATES, follow_run
 from function_app.runs.transitions import move_run
 from function_app.services import IngestServices, RunServices
 from function_app.sweep.inventory import Look
-from shared.safe_text import one_line
+from shared.safe_text import counted, one_line
 from shared.vm_sizes import vm_size
 
 WAITING = frozenset({RunState.SUBMITTED, RunState.QUEUED})
@@ -94,8 +94,9 @@ def _watch_queue(run: RunRecord, pipeline: Pipeline, services: RunServices) -> N
         return
     size = size_of_attempt(run, pipeline)
     text = (
-        f"Run {run.run_id} of {run.dataset_version} has waited {in_words(waited_s)} for {run.num_nodes} nodes of "
-        f"{size} on cluster {run.spec.get('compute')}. {quota_advice(run, pipeline)}"
+        f"Run {run.run_id} of {run.dataset_version} has waited {in_words(waited_s)} for "
+        f"{counted(run.num_nodes, 'node')} of {size} on cluster {run.spec.get('compute')}. "
+        f"{quota_advice(run, pipeline)}"
     )
     content = {
         "text": text,
@@ -141,9 +142,10 @@ def quota_advice(run: RunRecord, pipeline: Pipeline) -> str:
     size = size_of_attempt(run, pipeline)
     match = re.match(r"Standard_[A-Za-z]+(\d+)", size)
     vcpus = f", {int(match[1]) * run.num_nodes} vCPUs in all" if match else ""
+    nodes = counted(run.num_nodes, "node")
     words = (
-        f"Check the quota of the VM family of {size} in the workspace's region: the run needs {run.num_nodes} "
-        f"nodes{vcpus}. Check that the cluster's maximum is at least {run.num_nodes} nodes. If both are sufficient, "
+        f"Check the quota of the VM family of {size} in the workspace's region: the run needs {nodes}{vcpus}. "
+        f"Check that the cluster's maximum is at least {nodes}. If both are sufficient, "
         "the region may be out of capacity: use another size or region."
     )
     known = vm_size(size)

@@ -32,6 +32,7 @@ from function_app.web.lists import ModelName, ModelVersionName
 from function_app.web.pages import PageView, View
 from function_app.web.routes import HTTP, DatasetName, DeadLetterId, RunId, VersionName
 from function_app.web.sign_in import Role, SignInError
+from shared.safe_text import counted
 
 _KEY = re.compile(r"[0-9a-f]{32}")
 
@@ -93,7 +94,8 @@ def ask_to_cancel(run_id: RunId, view: PageView) -> Response:
     return _ask(
         view,
         f"Cancel run {run_id}?",
-        f"It trains {run.dataset_version} on {run.num_nodes} nodes of {run.spec.get('compute')} and is {run.state}.",
+        f"It trains {run.dataset_version} on {counted(run.num_nodes, 'node')} of {run.spec.get('compute')} and is "
+        f"{run.state}.",
         f"Its job ends, no further attempt starts, and no model is registered. {_spent(run, view.services)}",
         "Other versions that wait are trained.",
         do="Cancel the run",
@@ -176,7 +178,7 @@ def ask_to_submit(dataset: DatasetName, version: VersionName, view: PageView) ->
         f"Train on {named} again?",
         f"A new run of pipeline {pipeline.pipeline} trains on generation {generation.number} "
         f"({generation.num_records:,} records), even if the same was trained before. It waits in the run queue.",
-        f"It takes {train.num_nodes} nodes of {machines.cluster} ({machines.vm_size}) for at most "
+        f"It takes {counted(train.num_nodes, 'node')} of {machines.cluster} ({machines.vm_size}) for at most "
         f"{in_words(train.timeout_s)}: at most {hours:.1f} node-hours{cost} for each attempt.",
         *_planned(named, view.services),
         do="Train",

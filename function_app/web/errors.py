@@ -146,10 +146,16 @@ async def _unexpected(_: Request, error: Exception) -> JSONResponse:
     return internal_error(error)
 
 
+def misconfigured(error: ProblemsError) -> str:
+    """Return how many settings are wrong; only the log has them."""
+    number = len(error.problems)
+    return "1 setting is missing or wrong" if number == 1 else f"{number:,} settings are missing or wrong"
+
+
 async def _landfall_error(_: Request, error: Exception) -> JSONResponse:
     if isinstance(error, ProblemsError):
         logger.error(f"the app is misconfigured:\n{error}", extra={"action": "misconfigured"})
-        return error_answer(503, "misconfigured", f"{len(error.problems)} settings are missing or wrong; see the log")
+        return error_answer(503, "misconfigured", f"{misconfigured(error)}; see the log")
     status, code = next((value for kind, value in STATUSES.items() if isinstance(error, kind)), (0, ""))
     if not status:
         return internal_error(error)

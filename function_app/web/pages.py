@@ -42,7 +42,7 @@ from function_app.runs.requests import asked_version
 from function_app.services import Services
 from function_app.web.bodies import PipelinesBody
 from function_app.web.drawing import MAX_COMPARED_EPOCHS, charts, compared_charts, plan_charts, shard_grid
-from function_app.web.errors import STATUSES
+from function_app.web.errors import STATUSES, misconfigured
 from function_app.web.lists import ModelName, ModelVersionName
 from function_app.web.rendering import HEADERS, STATIC, histogram, page, static_file
 from function_app.web.routes import RUN_ID, DatasetName, Rank, RunId, VersionName
@@ -403,7 +403,7 @@ def _status(error: Exception) -> tuple[int, str]:
         return error.status, str(error)
     if isinstance(error, ProblemsError):
         logger.error(f"the app is misconfigured:\n{error}", extra={"action": "misconfigured"})
-        return 503, f"{len(error.problems)} settings are missing or wrong; the log of the function app lists them"
+        return 503, f"{misconfigured(error)}; the log of the function app lists them"
     if isinstance(error, RequestValidationError):
         return 422, "a name in the address is not valid"
     if isinstance(error, HTTPException):

@@ -15,6 +15,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+from shared.safe_text import counted
 from shared.traces import TRACEPARENT, TRACEPARENT_VARIABLE
 from shared.training_report import TrainingReport
 from training_job.machines import SIMULATED_DEVICE, nodes_are_simulated, nodes_in_use
@@ -122,7 +123,7 @@ def curves(report: TrainingReport) -> bytes:
         axis.set_xlabel("epoch")
         axis.grid(visible=True, alpha=0.3)
         axis.legend()
-    figure.suptitle(f"{report.run_id}: {report.world_size} ranks")
+    figure.suptitle(f"{report.run_id}: {counted(report.world_size, 'rank')}")
     drawn = BytesIO()
     FigureCanvasAgg(figure).print_png(drawn)
     return drawn.getvalue()
@@ -151,8 +152,9 @@ The weights after epoch {report.details["exported_epoch"]}, averaged over all re
 {metrics}
 
 ## Training
-{len(report.epochs)} epochs over {session.job.training.num_records} records of split `{options.train_split}`, \
-{report.world_size} ranks on {report.num_nodes} nodes, device {report.device}, \
+{counted(len(report.epochs), "epoch")} over {counted(session.job.training.num_records, "record")} of split \
+`{options.train_split}`, \
+{counted(report.world_size, "rank")} on {counted(report.num_nodes, "node")}, device {report.device}, \
 global batch {session.job.training.batch.global_batch_size}, \
 {options.optimizer} at {options.learning_rate:g}, seed {report.seed}.
 Augmentation: {options.augmentation}. From {report.started_at} to {report.ended_at}.

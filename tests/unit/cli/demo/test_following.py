@@ -79,7 +79,7 @@ def test_a_bad_end_is_an_error_with_its_reason(state: str) -> None:
 
 def test_a_rejected_shard_ends_the_demo() -> None:
     """The version cannot become complete without the shard."""
-    with pytest.raises(DemoError, match="1 shards were rejected"):
+    with pytest.raises(DemoError, match="1 shard was rejected"):
         follow(Script(Observation(rejected={"train-0": "crc"})))
 
 

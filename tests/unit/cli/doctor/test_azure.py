@@ -251,7 +251,7 @@ def test_a_role_above_the_scope_is_enough(programs: Az, pipelines: Path) -> None
 def test_a_cluster_that_does_not_fit_is_found_with_its_own_command(pipelines: Path) -> None:
     """`landfall publish` finds the same, when it is too late for a deployment."""
     problem = (
-        "it has at most 1 nodes, but a pipeline needs 2",
+        "it has at most 1 node, but a pipeline needs 2",
         "az ml compute update --name landfall-gpu --max-instances 2",
     )
     assert [("cluster landfall-gpu", *problem)] == wrong(examined(pipelines, Clusters([problem])))

@@ -222,11 +222,11 @@ def test_a_flat_job_of_the_old_command_line_is_read(tmp_path: Path) -> None:
     """`az batchai job show` printed the properties without their envelope, with null for what is not set."""
     path = written(tmp_path, {"nodeCount": 1, "horovodSettings": HOROVOD, "cntkSettings": None}, is_wrapped=False)
     status, out = run(path, "--to", tmp_path / "pipelines" / "x.yaml")
-    assert (0, True) == (status, "8 processes on 1 nodes" in out)
+    assert (0, True) == (status, "8 processes on 1 node" in out)
     assert f"Next: copy {ROOT}/scripts/train_mnist.py to {tmp_path}/pipelines/scripts/train_mnist.py" in out
     text = (tmp_path / "pipelines" / "x.yaml").read_text()
     assert 'pipeline: "my-job"' in text
-    assert "CHECK: the job had 8 processes on 1 nodes; this cluster has 1 on each node" in text
+    assert "CHECK: the job had 8 processes on 1 node; this cluster has 1 on each node" in text
 
 
 def test_a_file_that_exists_is_not_overwritten(tmp_path: Path) -> None:

@@ -274,7 +274,7 @@ def test_nothing_finished_is_nothing_lost(capsys: pytest.CaptureFixture[str], tm
     assert (1, True) == (status, "would be rejected (image_truncated): image: expected" in err)
     broken.unlink()
     status, out, _ = landfall(capsys, "pack", "images", source, "--to", target, "--shards", 1, *NO_DRAW)
-    assert (0, True) == (status, "Packed 23 examples into 1 shards" in out)
+    assert (0, True) == (status, "Packed 23 examples into 1 shard," in out)
 
 
 def test_images_in_class_folders_get_a_validation_on_defaults(

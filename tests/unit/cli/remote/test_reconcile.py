@@ -44,7 +44,7 @@ def test_a_sweep_is_described_with_its_problems(capsys: pytest.CaptureFixture[st
     assert (len(problems), [("/api/reconcile", None)]) == (status, seen)
     assert "3 dataset versions, 3 of them unchanged" == first
     assert last == ("failed: look at job X: no answer" if problems else "3 notifications tried, 3 dead letters found")
-    assert bool(problems) == ("1 parts of the sweep failed. The next sweep tries them again." in err)
+    assert bool(problems) == ("1 part of the sweep failed. The next sweep tries them again." in err)
 
 
 def test_a_sweep_is_waited_for(capsys: pytest.CaptureFixture[str]) -> None:
@@ -106,7 +106,7 @@ def test_a_dead_letter_is_shown_with_its_error_and_payload() -> None:
         "0123456789abcdef: waiting",
         "  from shard-uploaded, about digits/v1/train-00000-of-00002.tfrecord",
         "  failed 2026-11-20 12:00:00 UTC after 5 tries, 2 times in all",
-        "  replayed 1 times, last 2026-11-20 11:00:00 UTC",
+        "  replayed 1 time, last 2026-11-20 11:00:00 UTC",
         "  error: storage did not answer",
         "  payload:",
         "    {",

@@ -148,7 +148,7 @@ def test_a_notification_that_could_not_be_sent_is_awaited() -> None:
     world.follow(run)
     (awaited,) = explained(world, run.run_id).awaited
     assert "the notification of registered to topic, not before 2026-11-20 12:00:30 UTC" in awaited
-    assert awaited.endswith("the last of 1 tries failed: topic answered 500")
+    assert awaited.endswith("; try 1 failed: topic answered 500")
 
 
 def test_a_dead_letter_about_a_shard_is_awaited_by_its_version() -> None:

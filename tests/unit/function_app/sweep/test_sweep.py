@@ -151,7 +151,7 @@ def test_one_part_that_fails_holds_up_no_other(error: Exception, message: str) -
     for run in world.ledger.runs():
         world.end_job(run)
     jobs.silent = silent.run_id
-    with pytest.raises(SweepError, match=f"1 parts of the sweep failed; the first: {message}"):
+    with pytest.raises(SweepError, match=f"1 part of the sweep failed; the first: {message}"):
         swept(world)
     states = {run.run_id == silent.run_id: run.state for run in world.ledger.runs()}
     assert {True: RunState.SUBMITTED, False: RunState.REGISTERED} == states

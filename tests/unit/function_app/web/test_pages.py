@@ -341,7 +341,7 @@ def test_an_error_is_a_page_that_says_what_to_do(path: str, status: int) -> None
     ("problem", "expected"),
     [
         (ServiceUnavailableError("storage did not answer <b>"), (503, "Storage did not answer &lt;b&gt;")),
-        (SettingsError("LANDFALL_WORKSPACE is not set"), (503, "1 settings are missing or wrong")),
+        (SettingsError("LANDFALL_WORKSPACE is not set"), (503, "1 setting is missing or wrong")),
         (ZeroDivisionError("secret detail"), (500, "An unexpected error")),
     ],
 )

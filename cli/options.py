@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
+from urllib.parse import quote
 
 import click
 
@@ -94,6 +95,13 @@ DATASET_VERSION = DatasetVersionArgument()
 TRAINABLE = TrainableArgument()
 RUN_ID = IdArgument("a run", "landfall-digits-2026-11-20-1f3a9c2b7d5e-a1", _RUN)
 DEAD_LETTER_ID = IdArgument("a dead letter", "0123456789abcdef", _DEAD_LETTER)
+
+
+def path_segment(name: str, what: str) -> str:
+    """Return a name as one segment of an API path. Raises UsageError for a name that would lead to another path."""
+    if name in ("", ".", ".."):
+        raise click.UsageError(f"{name!r} is not the name of a {what}.")
+    return quote(name, safe="")
 
 
 def function_app_options(command: Callable[P, R]) -> Callable[P, R]:

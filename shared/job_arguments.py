@@ -8,6 +8,7 @@ a new field here and a member of the pipeline's ``train`` section.
 from __future__ import annotations
 
 import argparse
+import math
 import re
 import shlex
 from collections.abc import Callable, Sequence
@@ -215,10 +216,11 @@ _BOUNDS: tuple[tuple[tuple[str, ...], str, Callable[[float], bool]], ...] = (
 
 def _out_of_bounds(options: TrainingOptions) -> list[str]:
     return [
-        f"{name} must be {expected}, got {getattr(options, name)}"
+        f"{name} must be {'a finite number' if value == math.inf else expected}, got {value}"
         for names, expected, holds in _BOUNDS
         for name in names
-        if not holds(getattr(options, name))
+        for value in [getattr(options, name)]
+        if not holds(value) or value == math.inf
     ]
 
 
@@ -232,9 +234,9 @@ def _contradictions(options: TrainingOptions) -> list[str]:
         ),
         (options.warm_up_epochs > options.epochs, "warm_up_epochs must be at most epochs"),
         (bool(options.pixel_mean) != bool(options.pixel_std), "pixel_mean and pixel_std must be set together"),
-        (_numbers(options.pixel_mean) is None, "pixel_mean must be numbers separated by commas"),
-        (_numbers(options.pixel_std) is None, "pixel_std must be numbers separated by commas"),
-        (_numbers(options.decay_epochs) is None, "decay_epochs must be numbers separated by commas"),
+        (_numbers(options.pixel_mean) is None, "pixel_mean must be finite numbers separated by commas"),
+        (_numbers(options.pixel_std) is None, "pixel_std must be finite numbers separated by commas"),
+        (_numbers(options.decay_epochs) is None, "decay_epochs must be finite numbers separated by commas"),
     )
     return [words for wrong, words in rules if wrong]
 
@@ -247,8 +249,14 @@ def _numbers(text: str) -> tuple[float, ...] | None:
 
 
 def numbers(text: str) -> tuple[float, ...]:
-    """Return the numbers in a text, separated by commas; an empty text has none. Raises ValueError."""
-    return tuple(float(part) for part in text.split(",")) if text else ()
+    """Return the numbers in a text, separated by commas; an empty text has none.
+
+    Raises ValueError if one is not a finite number.
+    """
+    found = tuple(float(part) for part in text.split(",")) if text else ()
+    if not all(map(math.isfinite, found)):
+        raise ValueError(f"expected finite numbers, got {text}")
+    return found
 
 
 @dataclass(frozen=True, kw_only=True)

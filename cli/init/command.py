@@ -24,7 +24,7 @@ from cli.init.files import Files, find_files
 from cli.init.proposal import Ask, Facts, Proposal
 from cli.init.sampling import Looked, Sample, format_of, read_sample, stated_classes
 from cli.validate.inputs import EMULATORS, ShardInput, find_counts, open_url
-from shard_validation import CountsError, LocalFileSource, ShardSource, SourceError, read_counts
+from shard_validation import MAX_COUNTS_BYTES, CountsError, LocalFileSource, ShardSource, SourceError, read_counts
 from shared.safe_text import one_line, shown
 from shared.shard_names import DATASET_MEANING, DATASET_PATTERN
 from shared.source_names import DATASET_FILE, MAX_FILE_BYTES
@@ -214,8 +214,8 @@ def _counts(
     """Return the record count of each split and its source: stated next to the shards, counted, or estimated."""
     path = find_counts(arguments or (".",))
     if path is not None:
-        with contextlib.suppress(OSError, CountsError):
-            stated = read_counts(path.name, path.read_bytes())
+        with contextlib.suppress(OSError, CountsError), path.open("rb") as file:
+            stated = read_counts(path.name, file.read(MAX_COUNTS_BYTES + 1))
             return {split: sum(counts) for split, counts in stated.splits.items()}, path.name
     counts, is_counted = {}, True
     for split, shards in looked.items():

@@ -11,7 +11,7 @@ from urllib.parse import quote
 import click
 
 from cli.errors import CliError
-from cli.options import RUN_ID, as_json_option, with_api
+from cli.options import RUN_ID, as_json_option, path_segment, with_api
 from cli.remote.api_client import ApiClient, shown_time
 from cli.screen import answer
 
@@ -47,7 +47,7 @@ def models(client: ApiClient, name: str | None, *, as_json: bool) -> None:
         listed = list(client.pages("/api/models", "models", limit=1000))
         found: dict[str, Any] = {"models": listed}
     else:
-        found = client.get(f"/api/models/{quote(name, safe='')}")
+        found = client.get(f"/api/models/{path_segment(name, 'model')}")
         listed = [found]
     answer(found, describe_models(listed), as_json=as_json)
 

@@ -8,7 +8,7 @@ from urllib.parse import quote
 import click
 
 from cli.errors import CliError
-from cli.options import as_json_option, with_api
+from cli.options import as_json_option, path_segment, with_api
 from cli.remote.api_client import ApiClient
 
 
@@ -34,7 +34,7 @@ def send_test(client: ApiClient, dataset: str, recipient: str | None, *, as_json
     usage.
     """
     chosen = f"?recipient={quote(recipient, safe='')}" if recipient else ""
-    answer = client.post(f"/api/pipelines/{quote(dataset, safe='')}/notifications/test{chosen}")
+    answer = client.post(f"/api/pipelines/{path_segment(dataset, 'dataset')}/notifications/test{chosen}")
     if as_json:
         click.echo(json.dumps(answer, indent=2))
     else:

@@ -296,6 +296,14 @@ class OverrideOption(click.ParamType[tuple[str, Any]]):
         return key, read_value(text)
 
 
+def _by_name(_: click.Context, __: click.Parameter, overrides: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
+    """Return the overrides by the names of their options. Raises UsageError for a name that is stated twice."""
+    names = [name for name, _ in overrides]
+    if repeated := [name for name in names if names.count(name) > 1]:
+        raise click.UsageError(f"--set {repeated[0]} is stated twice: state one value.")
+    return dict(overrides)
+
+
 @click.command(epilog="Example: landfall submit digits/2026-11-20 --set epochs=3")
 @click.argument("target", type=TRAINABLE, metavar="DATASET[/VERSION]")
 @click.option(
@@ -303,6 +311,7 @@ class OverrideOption(click.ParamType[tuple[str, Any]]):
     "overrides",
     type=OverrideOption(),
     multiple=True,
+    callback=_by_name,
     help="Override a training option within the limits of the pipeline (default: the pipeline's own). Repeatable.",
 )
 @click.option(
@@ -341,7 +350,7 @@ class OverrideOption(click.ParamType[tuple[str, Any]]):
 def submit(
     client: ApiClient,
     target: tuple[str, str | None],
-    overrides: tuple[tuple[str, Any], ...],
+    overrides: dict[str, Any],
     *,
     force: bool,
     grid: tuple[tuple[str, list[Any]], ...],
@@ -360,7 +369,7 @@ def submit(
     if dry_run and (grid or sweep_file):
         raise click.UsageError("--dry-run is for one run: leave --sweep and --sweep-file out.")
     if grid or sweep_file:
-        asked = {"overrides": dict(overrides), "force": force, "num_nodes": num_nodes or 1}
+        asked = {"overrides": overrides, "force": force, "num_nodes": num_nodes or 1}
         asked |= sweep_members(grid, sweep_file, max_node_hours)
         sweep = client.submit_sweep(*target, asked)
         answer(sweep, describe_sweep_request(sweep), as_json=as_json)
@@ -368,10 +377,10 @@ def submit(
     if max_node_hours or num_nodes:
         raise click.UsageError("--max-node-hours and --num-nodes belong to a sweep: add --sweep or --sweep-file.")
     if dry_run:
-        plan = client.submit(*target, dict(overrides), force=force, dry_run=True)
+        plan = client.submit(*target, overrides, force=force, dry_run=True)
         answer(plan, describe_plan(plan), as_json=as_json)
         return
-    run = client.submit(*target, dict(overrides), force=force)
+    run = client.submit(*target, overrides, force=force)
     lines = describe_request(run, "/".join(filter(None, target)))
     answer(run, lines, as_json=as_json)
 

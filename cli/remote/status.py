@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import click
 
-from cli.options import DATASET_VERSION, as_json_option, running_twin_of_this_clone, with_api
+from cli.options import DATASET_VERSION, as_json_option, path_segment, running_twin_of_this_clone, with_api
 from cli.remote.api_client import ApiClient, shown_time
 from cli.remote.watching import describe_overview, follow, now
 from cli.screen import answer, show
@@ -323,7 +323,7 @@ def _style(action: str) -> str:
 @with_api
 def datasets(client: ApiClient, dataset: str | None, after: str | None, *, as_json: bool) -> None:
     """List the datasets, or the versions of one of them."""
-    path = "/api/datasets" if dataset is None else f"/api/datasets/{quote(dataset, safe='')}"
+    path = "/api/datasets" if dataset is None else f"/api/datasets/{path_segment(dataset, 'dataset')}"
     most = {} if dataset is None else {"limit": MOST_VERSIONS}
     found = client.get(path, **most, **({"after": after} if after else {}))
     if as_json:

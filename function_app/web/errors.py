@@ -86,6 +86,17 @@ _IN_WORDS = {
     405: "this path has other methods, which the header Allow lists",
 }
 """What Starlette and FastAPI say in two words, or not at all."""
+PATTERNS_IN_WORDS = {
+    r"^[A-Za-z0-9][A-Za-z0-9_.-]*$": "must be letters, digits, - . and _, beginning with a letter or digit",
+    r"^[a-zA-Z0-9][a-zA-Z0-9_-]*$": "must be letters, digits, - and _, beginning with a letter or digit",
+    r"^sweep-[a-zA-Z0-9_-]+$": "must be sweep- followed by letters, digits, - and _",
+    r"^[A-Za-z0-9._:-]+$": "must be letters, digits, . _ : and -",
+    r"^[A-Za-z0-9:_]+$": "must be letters, digits, : and _",
+    r"^[0-9a-f]+$": "must be digits and the letters a to f",
+    r"^.+/[0-9]{1,19}$": "must be a split and an index, such as train/3",
+    r"\S": "must not be blank",
+}
+"""Pattern of a text in a request → what it requires. Pydantic's own message shows the pattern."""
 
 
 def error_answer(
@@ -178,7 +189,8 @@ async def _invalid_request(_: Request, error: Exception) -> JSONResponse:
     found = error.errors() if isinstance(error, RequestValidationError) else []
     parts = []
     for one in found:
-        part = _invalid_part(one["loc"], one["msg"])
+        words = PATTERNS_IN_WORDS.get(one.get("ctx", {}).get("pattern", ""))
+        part = _invalid_part(one["loc"], words or one["msg"])
         if part not in parts:  # a header that a route and the class of routes both read
             parts.append(part)
     if any(one["type"] == NOT_UNICODE for one in found):

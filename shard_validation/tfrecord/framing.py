@@ -332,11 +332,18 @@ def _one_by_one(_records: Chunk, _sizes: array[int], _index: int) -> None:
 
 
 _unpack_next = _TRAILER_AND_HEADER.unpack_from
+_TEXT = frozenset((*b"\t\n\r", *range(0x20, 0x7F)))
+"""Bytes of ASCII text. The length of a real record has zero bytes."""
 _EMPTY_FAULT = Fault(code=ReasonCode.RECORD_EMPTY, expected="at least one byte of payload", seen="none")
 _PADDING_FAULT = Fault(code=ReasonCode.TRAILING_BYTES, expected="the end of the file, or a record", seen="zero bytes")
 
 
 def _length_crc_fault(length: int, length_crc: int) -> Fault:
+    header = _HEADER.pack(length, length_crc)
+    if _TEXT.issuperset(header):
+        return Fault(
+            code=ReasonCode.LENGTH_CRC, expected="the header of a record", seen=f"the text {header.decode('ascii')!r}"
+        )
     crc = masked_crc32c(_LENGTH.pack(length))
     return Fault(
         code=ReasonCode.LENGTH_CRC,

@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from training_job import collective
+from training_job.data.dataset import next_batch
 from training_job.session import Session
 from training_job.steps import Batch, StepOptions, TrainingStep, Update, sums_for
 
@@ -28,7 +29,7 @@ def communication(session: Session) -> dict[str, float]:
         accumulation=arguments.gradient_accumulation, xla=arguments.xla, averaging=False, rank=session.world.rank
     )
     alone = Update(session.model, session.optimizer, sums_for(arguments.task, session.layout), options).compiled()
-    batch = next(iter(session.inputs.training.training_epoch(0)))
+    batch = next_batch(iter(session.inputs.training.training_epoch(0)), session.world.rank)
     together_s, alone_s = (
         _median_step_s(session, step, batch, name) for step, name in ((session.update, "1"), (alone, "2"))
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import shutil
+import tracemalloc
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from deltalake import write_deltalake
 
 from cli.main import landfall
 from function_app.config.pipeline_files import load_pipeline
+from shard_validation import MAX_COUNTS_BYTES
 from tests.support.pack_sources import write_images
 from tests.support.processes import REPOSITORY
 from tests.support.shards import framed, image_bytes, labelled
@@ -75,6 +77,19 @@ def test_images_in_class_folders_become_a_pipeline_on_defaults_alone(tmp_path: P
         "validate", tmp_path / "shards", "--complete", "--pipeline", tmp_path / "pipelines" / "made.yaml"
     )
     assert (0, True) == (status, "accepted    all shards together" in output), output
+
+
+def test_of_a_huge_counts_file_no_more_is_read_than_validate_reads(tmp_path: Path) -> None:
+    """The records are counted instead: 64 MiB are twice the limit, and a mistyped file may have many GiB."""
+    folder = shards(tmp_path, *(labelled(label) for label in range(10)))
+    with (folder / "dataset.json").open("wb") as file:
+        file.truncate(2 * MAX_COUNTS_BYTES)
+    tracemalloc.start()
+    text, _ = written(tmp_path, folder)
+    peak_bytes = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert "counted" in text
+    assert peak_bytes < 2 * MAX_COUNTS_BYTES
 
 
 def test_what_the_records_show_is_written_with_where_it_came_from(tmp_path: Path) -> None:

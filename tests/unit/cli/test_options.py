@@ -35,6 +35,18 @@ def test_a_malformed_subject_is_refused(capsys: Capture, subject: str) -> None:
     assert (2, True) == (status, "is not a dataset version, a run or a blob" in err)
 
 
+@pytest.mark.parametrize("name", ["", ".", ".."])
+@pytest.mark.parametrize(
+    ("command", "what"), [(("datasets",), "dataset"), (("models",), "model"), (("notify", "test"), "dataset")]
+)
+def test_a_name_that_would_lead_to_another_path_is_refused(
+    capsys: Capture, command: tuple[str, ...], what: str, name: str
+) -> None:
+    """`landfall models .` would list all models, or end in an error about the answer."""
+    status, _, err = landfall(capsys, *command, "--url", "http://127.0.0.1:9", name)
+    assert (2, True) == (status, f"{name!r} is not the name of a {what}." in err), err
+
+
 @pytest.mark.parametrize("command", [("why",), ("datasets",), ("models",), ("notify", "test")])
 def test_bytes_that_are_no_text_are_refused(capsys: Capture, command: tuple[str, ...]) -> None:
     """A file's name may hold them, and a person may paste it."""

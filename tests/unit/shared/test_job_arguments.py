@@ -83,8 +83,13 @@ def test_the_defaults_contradict_nothing() -> None:
         ({"monitor": "val_top5_accuracy", "num_classes": 5}, "needs more than 5 classes"),
         ({"warm_up_epochs": 11.0}, "warm_up_epochs must be at most epochs"),
         ({"pixel_mean": "1,2,3"}, "pixel_mean and pixel_std must be set together"),
-        ({"pixel_mean": "1,x", "pixel_std": "1,1"}, "pixel_mean must be numbers separated by commas"),
-        ({"decay_epochs": "ten"}, "decay_epochs must be numbers separated by commas"),
+        ({"pixel_mean": "1,x", "pixel_std": "1,1"}, "pixel_mean must be finite numbers separated by commas"),
+        ({"pixel_mean": "nan", "pixel_std": "1"}, "pixel_mean must be finite numbers separated by commas"),
+        ({"pixel_mean": "1", "pixel_std": "1e999"}, "pixel_std must be finite numbers separated by commas"),
+        ({"decay_epochs": "ten"}, "decay_epochs must be finite numbers separated by commas"),
+        ({"learning_rate": float("inf")}, "learning_rate must be a finite number, got inf"),
+        ({"weight_decay": float("inf")}, "weight_decay must be a finite number, got inf"),
+        ({"learning_rate": float("nan")}, "learning_rate must be above 0, got nan"),
     ],
 )
 def test_what_contradicts_itself_is_refused(options: dict[str, Any], message: str) -> None:

@@ -76,6 +76,7 @@ def test_a_sweep_that_has_ended_says_so(capsys: Capture) -> None:
         (["--sweep", "epochs"], "is not KEY=VALUE,VALUE"),
         (["--sweep", "epochs=1,,2"], "is not KEY=VALUE,VALUE"),
         (["--sweep", "epochs=1,2", "--sweep", "epochs=3", "--max-node-hours", "1"], "--sweep epochs is stated twice"),
+        (["--set", "epochs=3", "--set", "epochs=3"], "--set epochs is stated twice: state one value."),
         (["--max-node-hours", "3"], "belong to a sweep"),
         (["--sweep", "epochs=1,2", "--max-node-hours", "0"], "--max-node-hours"),
         (["--sweep", "epochs=1,2", "--max-node-hours", "nan"], "--max-node-hours nan: expected a number of hours"),

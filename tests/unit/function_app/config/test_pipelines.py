@@ -32,6 +32,11 @@ def problems(old: str, new: str) -> tuple[str, ...]:
         ),
         ("timeout_s:", "timeouts:", "train.timeout_s: is required"),
         ("epochs: 3,", "epoch: 3,", "train.options.epoch: is unknown, got 3; did you mean epochs?"),
+        (
+            "epochs: 3,",
+            "pixel_mean: nan, pixel_std: '1', epochs: 3,",
+            "train.options: pixel_mean must be finite numbers separated by commas",
+        ),
         ("epochs: 3,", "epochs: '3',", "train.options.epochs: must be a valid integer, got '3'"),
         ("splits: [train, validation]", "splits: [train, train]", "data: splits must not repeat a name, got"),
         ("int64, minimum", "int64, encoding: png, minimum", "data.features.label: encoding belongs to kind bytes"),

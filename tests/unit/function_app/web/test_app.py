@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from function_app.domain.errors import ServiceUnavailableError, SettingsError
 from function_app.services import Services
 from function_app.web.app import MAX_BODY_BYTES, build_api_page
-from function_app.web.errors import codes
+from function_app.web.errors import PATTERNS_IN_WORDS, codes
 from tests.support.world import World
 from tests.unit.function_app.web.client import ask, call, error
 
@@ -228,6 +229,32 @@ def test_a_problem_names_the_place_in_the_request(
     assert 422 == error(answer)[0]
     assert [expected] == answer.json()["errors"]
     assert expected["detail"] in answer.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "detail"),
+    [
+        (
+            "GET",
+            "/api/models/x%20y",
+            None,
+            "path name: must be letters, digits, - . and _, beginning with a letter or digit",
+        ),
+        ("POST", "/api/runs/r/register", {"reason": " "}, "reason: must not be blank"),
+    ],
+)
+def test_a_text_that_does_not_match_its_pattern_is_refused_in_words(
+    method: str, path: str, body: Any, detail: str
+) -> None:
+    """A person reads it in a terminal, and need not read regular expressions."""
+    assert detail == call(World(), method, path, json=body).json()["detail"]
+
+
+def test_every_pattern_of_the_api_is_known_in_words() -> None:
+    """A new pattern needs its words, because pydantic's message shows the pattern."""
+    document = json.dumps(call(World(), "GET", "/api/openapi.json").json())
+    patterns = {json.loads(found) for found in re.findall(r'"pattern": ("(?:[^"\\]|\\.)*")', document)}
+    assert set(PATTERNS_IN_WORDS) == patterns
 
 
 def test_a_header_that_is_read_twice_is_one_problem() -> None:

@@ -78,6 +78,21 @@ def test_validation_continues_after_a_wrong_payload() -> None:
     assert [(0, 0), (2, THIRD)] == [(r.record_index, r.byte_offset) for r in verdict_on(content).reasons]
 
 
+@pytest.mark.parametrize(
+    ("content", "place", "seen"),
+    [
+        (b"label,pixel0\n1,2", "record 0 at byte 0", "the text 'label,pixel0'"),
+        (b"\n\tA poem, in lines", "record 0 at byte 0", r"the text '\n\tA poem, in'"),
+        (framed(RECORDS[:2]) + b"and then some text", f"record 2 at byte {THIRD}", "the text 'and then som'"),
+    ],
+)
+def test_text_instead_of_a_record_is_shown_as_text(content: bytes, place: str, seen: str) -> None:
+    """A CSV file under a shard's name does not need to be recognised by a length of 19 digits."""
+    reason = only_reason(verdict_on(content, name="train-00000-of-00001"))
+    expected = f"train-00000-of-00001, {place}: expected the header of a record, got {seen}"
+    assert (Code.LENGTH_CRC, expected) == (reason.code, reason.message)
+
+
 def test_message_states_expected_and_seen() -> None:
     """The message alone states shard, record, position, and both values."""
     reason = only_reason(verdict_on(framed(RECORDS)[:-1], name="train-00000-of-00001"))
